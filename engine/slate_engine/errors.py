@@ -1,0 +1,82 @@
+"""The errors of the engine: one tree, the same variants as the wheel's ``slatedb.uniffi.Error``.
+
+Catch :class:`Error` for everything, ``Error.Data`` (and so on) for one kind. The more precise classes below them say what
+happened and carry the facts a program needs to decide; the message says what a person should do next.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Error(Exception):
+    """Anything the engine raises on purpose."""
+
+    Transaction: ClassVar[type[TransactionError]]
+    Closed: ClassVar[type[ClosedError]]
+    Unavailable: ClassVar[type[UnavailableError]]
+    Invalid: ClassVar[type[InvalidError]]
+    Data: ClassVar[type[DataError]]
+    Internal: ClassVar[type[InternalError]]
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class TransactionError(Error):
+    """A transaction lost against a concurrent one; begin again."""
+
+
+class ClosedError(Error):
+    """The database handle is closed; ``reason`` says why (fenced by a newer writer, for one)."""
+
+    def __init__(self, message: str, reason: object = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class UnavailableError(Error):
+    """The object store (or something else outside) did not do its part; trying later may help."""
+
+
+class InvalidError(Error):
+    """The request makes no sense as it stands: an argument, a setting, the state of the database."""
+
+
+class DataError(Error):
+    """Bytes in storage are not what they have to be."""
+
+
+class InternalError(Error):
+    """A defect of the engine itself."""
+
+
+Error.Transaction = TransactionError
+Error.Closed = ClosedError
+Error.Unavailable = UnavailableError
+Error.Invalid = InvalidError
+Error.Data = DataError
+Error.Internal = InternalError
+
+
+class CorruptData(DataError):
+    """An object does not decode. Names the object, the byte offset in it, and what was found there."""
+
+    def __init__(self, reason: str, *, object: str = "", offset: int = 0) -> None:
+        super().__init__(f"corrupt data in {object or 'buffer'} at byte {offset}: {reason}")
+        self.reason = reason
+        self.object = object
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process boundaries (Spark executors), and the default would replay ``args`` alone.
+        return _corrupt, (self.reason, self.object, self.offset)
+
+
+def _corrupt(reason: str, name: str, offset: int) -> CorruptData:
+    return CorruptData(reason, object=name, offset=offset)
+
+
+class UnsupportedFormat(DataError):
+    """The object is well formed but of a version or kind that this engine does not know."""

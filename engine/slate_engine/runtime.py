@@ -1,0 +1,71 @@
+"""Time, chance and threads, handed in.
+
+No other module of the engine asks the wall clock, draws a random number or starts a thread: it is given a
+:class:`Runtime`. Production passes :class:`SystemRuntime`; a simulation passes one with virtual time and a seed, and the
+same code becomes deterministic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as _random
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Runtime(Protocol):
+    """What the engine may know of the world outside the object store."""
+
+    def now_ms(self) -> int:
+        """Milliseconds of the unix epoch, by the wall clock."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def random_bytes(self, n: int) -> bytes: ...
+
+    def uniform(self, low: float, high: float) -> float: ...
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        """Run blocking or CPU-bound work without holding up the event loop."""
+        ...
+
+
+def uuid4(runtime: Runtime) -> uuid.UUID:
+    """A random (version 4) UUID drawn from the runtime's own chance."""
+    return uuid.UUID(bytes=runtime.random_bytes(16), version=4)
+
+
+class SystemRuntime:
+    """The real clock, the operating system's randomness, a thread pool."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._random = _random.SystemRandom()
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="slate")
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def random_bytes(self, n: int) -> bytes:
+        return self._random.randbytes(n)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
