@@ -1,0 +1,207 @@
+"""Kernels on sorted key columns: compare, search, merge, gather.
+
+A merge of K sorted runs is a balanced tree of two-way merges of row numbers. Comparisons look first at one 64-bit word of
+each key (the eight bytes after the prefix that all keys share), and only on a tie at the rest, so that they touch the keys
+themselves for equal words alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from slate_engine.format.columns import I64, U8, U64, Bytes, Rows
+from slate_engine.format.kernel import kernel
+
+
+@kernel
+def compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) -> int:
+    """-1, 0 or 1 as ``a[a_start:a_end]`` sorts before, with or after ``b[b_start:b_end]``, bytewise."""
+    common = min(a_end - a_start, b_end - b_start)
+    for i in range(common):
+        x = a[a_start + i]
+        y = b[b_start + i]
+        if x != y:
+            return -1 if x < y else 1
+    if a_end - a_start == b_end - b_start:
+        return 0
+    return -1 if a_end - a_start < b_end - b_start else 1
+
+
+@kernel
+def lower_bound(data: U8, offsets: I64, key: U8, after_equal: bool) -> int:
+    """The number of the first key that is at least ``key`` (or, ``after_equal``, greater than it)."""
+    low = 0
+    high = len(offsets) - 1
+    while low < high:
+        middle = (low + high) // 2
+        order = compare(data, offsets[middle], offsets[middle + 1], key, 0, len(key))
+        if order < 0 or (after_equal and order == 0):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def words_after(data: U8, offsets: I64, skip: int) -> U64:
+    """The eight bytes of each key after its first ``skip``, as a big-endian number, short keys padded with zeros."""
+    count = len(offsets) - 1
+    words = np.empty(count, np.uint64)
+    for i in range(count):
+        start = offsets[i] + skip
+        end = min(start + 8, offsets[i + 1])
+        word = np.uint64(0)
+        for p in range(start, end):
+            word = (word << np.uint64(8)) | np.uint64(data[p])
+        words[i] = word << np.uint64(8 * (8 - max(end - start, 0))) if end > start else np.uint64(0)
+    return words
+
+
+@kernel
+def merge_order(words: U64, data: U8, offsets: I64, bounds: I64) -> I64:
+    """The row numbers in key order, where rows ``bounds[r]:bounds[r+1]`` are run ``r`` and sorted already.
+
+    Stable: of equal keys, the one from the earlier run comes first.
+    """
+    count = len(words)
+    order = np.arange(count)
+    other = np.empty(count, np.int64)
+    bounds = bounds.copy()
+    runs = len(bounds) - 1
+    while runs > 1:
+        merged = 0
+        for r in range(0, runs, 2):
+            start = bounds[r]
+            middle = bounds[r + 1]
+            end = bounds[min(r + 2, runs)]
+            i = start
+            j = middle
+            for out in range(start, end):
+                if i == middle:
+                    take_left = False
+                elif j == end:
+                    take_left = True
+                else:
+                    a = order[i]
+                    b = order[j]
+                    if words[a] != words[b]:
+                        take_left = words[a] < words[b]
+                    else:
+                        take_left = compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) <= 0
+                if take_left:
+                    other[out] = order[i]
+                    i += 1
+                else:
+                    other[out] = order[j]
+                    j += 1
+            bounds[merged] = start
+            merged += 1
+        bounds[merged] = count
+        runs = merged
+        order, other = other, order
+    return order
+
+
+@kernel
+def first_of_key(data: U8, offsets: I64, order: I64) -> U8:
+    """1 where the row at this place of ``order`` has another key than the one before it, else 0."""
+    count = len(order)
+    first = np.ones(count, np.uint8)
+    for i in range(1, count):
+        a = order[i - 1]
+        b = order[i]
+        if compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) == 0:
+            first[i] = 0
+    return first
+
+
+@kernel
+def is_strictly_ascending(data: U8, offsets: I64) -> bool:
+    """Whether every key is greater than the one before it: a sorted column without a second version of any key."""
+    for i in range(1, len(offsets) - 1):
+        if compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
+            return False
+    return True
+
+
+@kernel
+def _gather(data: U8, offsets: I64, picks: I64, out_offsets: I64) -> U8:
+    total = 0
+    out_offsets[0] = 0
+    for i in range(len(picks)):
+        total += offsets[picks[i] + 1] - offsets[picks[i]]
+        out_offsets[i + 1] = total
+    out = np.empty(total, np.uint8)
+    for i in range(len(picks)):
+        start = offsets[picks[i]]
+        at = out_offsets[i]
+        for p in range(offsets[picks[i] + 1] - start):
+            out[at + p] = data[start + p]
+    return out
+
+
+def take_bytes(column: Bytes, picks: I64) -> Bytes:
+    """The items at these row numbers, in this order, in a buffer of their own."""
+    offsets = np.empty(len(picks) + 1, np.int64)
+    return Bytes(_gather(column.data, column.offsets, picks, offsets), offsets)
+
+
+def take(rows: Rows, picks: I64) -> Rows:
+    """The rows at these numbers, in this order, in buffers of their own."""
+    return Rows(
+        take_bytes(rows.keys, picks),
+        take_bytes(rows.values, picks),
+        rows.seq[picks],
+        rows.flags[picks],
+        rows.create_ts[picks],
+        rows.expire_ts[picks],
+    )
+
+
+def concat_bytes(columns: list[Bytes]) -> Bytes:
+    """One column after another."""
+    if len(columns) == 1:
+        return columns[0]
+    parts = [column.data[column.offsets[0] : column.offsets[-1]] for column in columns]
+    offsets = np.zeros(sum(len(column) for column in columns) + 1, np.int64)
+    np.cumsum(np.concatenate([column.lengths for column in columns]), out=offsets[1:])
+    return Bytes(np.concatenate(parts), offsets)
+
+
+def concat(parts: list[Rows]) -> Rows:
+    """One batch after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return Rows(
+        concat_bytes([rows.keys for rows in parts]),
+        concat_bytes([rows.values for rows in parts]),
+        np.concatenate([rows.seq for rows in parts]),
+        np.concatenate([rows.flags for rows in parts]),
+        np.concatenate([rows.create_ts for rows in parts]),
+        np.concatenate([rows.expire_ts for rows in parts]),
+    )
+
+
+@kernel
+def _shared_prefix(data: U8, offsets: I64, numbers: I64) -> int:
+    first = offsets[numbers[0]]
+    shared: int = offsets[numbers[0] + 1] - first
+    for i in range(1, len(numbers)):
+        start = offsets[numbers[i]]
+        shared = min(shared, offsets[numbers[i] + 1] - start)
+        for p in range(shared):
+            if data[first + p] != data[start + p]:
+                shared = p
+                break
+    return shared
+
+
+def key_order(keys: Bytes, bounds: I64) -> I64:
+    """The order that sorts ``keys``, where keys ``bounds[r]:bounds[r+1]`` are sorted already; equal keys keep theirs."""
+    filled = bounds[:-1][np.diff(bounds) > 0]
+    if len(filled) < 2:
+        return np.arange(len(keys))
+    # What all keys share, the smallest and the largest share, and these stand at the edges of the runs.
+    edges = np.concatenate([filled, bounds[1:][np.diff(bounds) > 0] - 1])
+    skip = _shared_prefix(keys.data, keys.offsets, edges)
+    return merge_order(words_after(keys.data, keys.offsets, skip), keys.data, keys.offsets, bounds)

@@ -1,0 +1,123 @@
+"""From row versions to the rows that a reader sees.
+
+Sources come newest first; for any key, every version in an earlier source is newer than every version in a later one
+(an invariant of the manifest). What a reader at sequence number S sees of a key is its newest version at or below S: a
+value as it is, a tombstone as nothing, merge operands folded onto what lies below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from slate_engine.errors import InvalidError
+from slate_engine.format.columns import EMPTY, HAS_CREATE, HAS_EXPIRE, I64, MERGE, TOMBSTONE, U8, U64, Rows
+from slate_engine.format.kernel import kernel
+from slate_engine.lsm.order import concat, first_of_key, is_strictly_ascending, key_order, take, take_bytes
+
+MAX_SEQ = 2**64 - 1
+
+
+class MergeOperator(Protocol):
+    """The user's rule for merge operands: gives the value that ``operand`` makes of ``existing_value``."""
+
+    def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes: ...
+
+
+def visible(sources: Sequence[Rows], max_seq: int = MAX_SEQ, operator: MergeOperator | None = None) -> Rows:
+    """The rows that a reader at ``max_seq`` sees, each key once, in key order. Merge operands are folded into values."""
+    filled = [rows for rows in sources if len(rows)]
+    if not filled:
+        return EMPTY
+    if len(filled) == 1 and _is_plain(filled[0], max_seq):
+        return filled[0]
+    rows, order = merge_sources(filled)
+    picks = _newest(first_of_key(rows.keys.data, rows.keys.offsets, order), order, rows.seq, np.uint64(max_seq))
+    newest = order[picks]
+    seen = take(rows, newest[(rows.flags[newest] & (TOMBSTONE | MERGE)) == 0])
+    operands = picks[(rows.flags[newest] & MERGE) != 0]
+    if not len(operands):
+        return seen
+    folded = [_fold(rows, order, int(pick), operator) for pick in operands]
+    both, both_order = merge_sources([seen, Rows.of(folded)])
+    return take(both, both_order)
+
+
+def merge_sources(sources: Sequence[Rows]) -> tuple[Rows, I64]:
+    """All versions of all sources as one batch, and the order that sorts it by key, newest version first."""
+    rows = concat(list(sources))
+    bounds = np.zeros(len(sources) + 1, np.int64)
+    np.cumsum([len(source) for source in sources], out=bounds[1:])
+    return rows, key_order(rows.keys, bounds)
+
+
+def _is_plain(rows: Rows, max_seq: int) -> bool:
+    """Whether every row is a value that the reader sees: then the batch is its own answer, without a copy."""
+    return (
+        not (rows.flags & (TOMBSTONE | MERGE)).any()
+        and int(rows.seq.max()) <= max_seq
+        and bool(is_strictly_ascending(rows.keys.data, rows.keys.offsets))
+    )
+
+
+@kernel
+def _newest(first: U8, order: I64, seq: U64, max_seq: np.uint64) -> I64:
+    """The places in ``order`` of each key's newest version at or below ``max_seq``."""
+    places = np.empty(len(order), np.int64)
+    count = 0
+    searching = False
+    for i in range(len(order)):
+        if first[i]:
+            searching = True
+        if searching and seq[order[i]] <= max_seq:
+            places[count] = i
+            count += 1
+            searching = False
+    return places[:count]
+
+
+def _fold(
+    rows: Rows, order: I64, place: int, operator: MergeOperator | None
+) -> tuple[bytes, bytes, int, int, int, int]:
+    """The value that the operands from ``place`` on make, with the metadata SlateDB gives it."""
+    row = int(order[place])
+    key = rows.keys[row]
+    if operator is None:
+        raise InvalidError(
+            f"key {key!r} holds merge operands and no merge operator was given; open the database with the operator "
+            "that it was written with"
+        )
+    value, operands, met = _versions(rows, order, place, key)
+    for operand in reversed(operands):
+        value = operator.merge(key, value, operand)
+    assert value is not None
+    created = [int(rows.create_ts[i]) for i in met if rows.flags[i] & HAS_CREATE]
+    expires = [int(rows.expire_ts[i]) for i in met if rows.flags[i] & HAS_EXPIRE]
+    flags = (HAS_CREATE if created else 0) | (HAS_EXPIRE if expires else 0)
+    return key, value, int(rows.seq[row]), flags, max(created, default=0), min(expires, default=0)
+
+
+def _versions(rows: Rows, order: I64, place: int, key: bytes) -> tuple[bytes | None, list[bytes], list[int]]:
+    """The base value (if any), the operands above it newest first, and the numbers of all rows that take part."""
+    operands: list[bytes] = []
+    met: list[int] = []
+    for row in order[place:].tolist():
+        if rows.keys[row] != key:
+            break
+        met.append(row)
+        if not rows.flags[row] & MERGE:
+            return (None if rows.flags[row] & TOMBSTONE else rows.values[row]), operands, met
+        operands.append(rows.values[row])
+    return None, operands, met
+
+
+def sort_versions(rows: Rows) -> Rows:
+    """Rows in commit order (a WAL, a memtable) as a sorted run: key ascending, newest version first."""
+    if len(rows) < 2:
+        return rows
+    # Turned round, the newest version of a key is the first of its equals, and the sort keeps equals in their order.
+    turned = np.arange(len(rows) - 1, -1, -1)
+    order = key_order(take_bytes(rows.keys, turned), np.arange(len(rows) + 1))
+    return take(rows, turned[order])
