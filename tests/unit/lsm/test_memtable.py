@@ -1,0 +1,40 @@
+"""The memtable answers point reads at any sequence number, and gives the same rows as sorted columns."""
+
+from __future__ import annotations
+
+from slate_engine.lsm.memtable import Memtable, Row
+
+
+def commit(seq: int, *pairs: tuple[bytes, bytes]) -> list[Row]:
+    return [Row(key, value, seq, 4, 1000 + seq, 0) for key, value in pairs]
+
+
+def test_versions_are_found_at_every_sequence_number() -> None:
+    table = Memtable()
+    table.insert(commit(1, (b"a", b"1"), (b"b", b"1")))
+    table.insert(commit(5, (b"a", b"5")))
+    table.insert(commit(9, (b"a", b"9")))
+    found = {seq: table.versions(b"a", seq) for seq in range(11)}
+    assert found[0] is None
+    assert [v.row.value if v else None for v in found.values()] == [None, *[b"1"] * 4, *[b"5"] * 4, *[b"9"] * 2]
+    newest = found[10]
+    assert newest is not None
+    assert newest.older is not None
+    assert newest.older.row.seq == 5
+    assert table.versions(b"c", 10) is None
+
+
+def test_rows_follow_every_insert() -> None:
+    table = Memtable()
+    assert len(table.rows()) == 0
+    table.insert(commit(1, (b"b", b"1"), (b"c", b"1")))
+    assert list(table.rows().keys) == [b"b", b"c"]
+    table.insert(commit(2, (b"a", b"2"), (b"c", b"2")))
+    assert list(zip(table.rows().keys, table.rows().seq.tolist(), strict=True)) == [
+        (b"a", 2),
+        (b"b", 1),
+        (b"c", 2),
+        (b"c", 1),
+    ]
+    assert (table.first_seq, table.last_seq, table.max_create_ts) == (1, 2, 1002)
+    assert table.memory_bytes > table.payload_bytes == 8
