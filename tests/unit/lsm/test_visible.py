@@ -61,7 +61,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
     return [row(k, v, seq, kind, c, e) for seq, (k, v, kind, c, e) in enumerate(drawn, 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(histories(), st.lists(st.integers(0, 60)), st.one_of(st.integers(0, 60), st.just(MAX_SEQ)))
 def test_sees_what_the_reference_sees(history: list[Row], cuts: list[int], max_seq: int) -> None:
     bounds = [0, *sorted(min(cut, len(history)) for cut in cuts), len(history)]
@@ -70,7 +70,7 @@ def test_sees_what_the_reference_sees(history: list[Row], cuts: list[int], max_s
     assert got == reference(history, max_seq)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(histories())
 def test_sort_versions_orders_by_key_then_newest(history: list[Row]) -> None:
     got = list(sort_versions(Rows.of(history)).tuples())

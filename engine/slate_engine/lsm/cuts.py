@@ -1,0 +1,43 @@
+"""Where to cut a key range so that each part is about as many bytes to read as the next.
+
+The block indexes of the SSTs say how many bytes lie between which keys. Merging their separators and adding up the bytes
+gives cut keys without reading any data. Scans read part after part, a bulk read gives each part to a task, a compaction
+works on several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from slate_engine.format.columns import U64, Bytes
+from slate_engine.lsm.order import concat_bytes, key_order
+
+
+def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64], targets: Sequence[int]) -> list[bytes]:
+    """Keys that cut everything below these blocks into parts, the i-th of about ``targets[i]`` bytes (the last target
+    serves for all further parts).
+
+    ``separators[t]`` are the first keys of the blocks of table ``t`` and ``sizes[t]`` their bytes. A cut is one of the
+    separators: part ``i`` holds the keys from cut ``i-1`` on and below cut ``i``.
+    """
+    if not separators:
+        return []
+    keys = concat_bytes(list(separators))
+    bounds = np.zeros(len(separators) + 1, np.int64)
+    np.cumsum([len(column) for column in separators], out=bounds[1:])
+    order = key_order(keys, bounds)
+    ordered = np.concatenate(sizes)[order].astype(np.int64)
+    before = np.cumsum(ordered) - ordered
+    cuts: list[bytes] = []
+    start, part = 0, 0
+    while True:
+        goal = int(before[start]) + targets[min(part, len(targets) - 1)]
+        place = int(np.searchsorted(before, goal, side="left"))
+        if place >= len(order):
+            return cuts
+        cut = keys[int(order[place])]
+        if cut and (not cuts or cut > cuts[-1]):
+            cuts.append(cut)
+        start, part = place, part + 1
