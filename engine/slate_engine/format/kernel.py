@@ -13,7 +13,16 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_kernels: list[Any] = []
+
 
 def kernel(function: F) -> F:
     """Compile ``function`` in nopython mode. It sees arrays and numbers only, and may run beside other threads."""
-    return cast(F, numba.njit(nogil=True, cache=True)(function))
+    compiled = numba.njit(nogil=True, cache=True)(function)
+    _kernels.append(compiled)
+    return cast(F, compiled)
+
+
+def compilations() -> int:
+    """How many kernels this process had to compile because the cache did not hold them."""
+    return sum(sum(compiled.stats.cache_misses.values()) for compiled in _kernels)

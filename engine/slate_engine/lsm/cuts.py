@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from slate_engine.format.columns import U64, Bytes
-from slate_engine.lsm.order import concat_bytes, key_order
+from slate_engine.format.columns import I64, U64, Bytes
+from slate_engine.lsm.order import concat_bytes, key_order, run_bounds
 
 
-def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64], targets: Sequence[int]) -> list[bytes]:
+def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64 | I64], targets: Sequence[int]) -> list[bytes]:
     """Keys that cut everything below these blocks into parts, the i-th of about ``targets[i]`` bytes (the last target
     serves for all further parts).
 
@@ -24,20 +24,18 @@ def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64], targets: Sequenc
     """
     if not separators:
         return []
-    keys = concat_bytes(list(separators))
-    bounds = np.zeros(len(separators) + 1, np.int64)
-    np.cumsum([len(column) for column in separators], out=bounds[1:])
-    order = key_order(keys, bounds)
+    keys = concat_bytes(separators)
+    order = key_order(keys, run_bounds([len(column) for column in separators]))
     ordered = np.concatenate(sizes)[order].astype(np.int64)
     before = np.cumsum(ordered) - ordered
     cuts: list[bytes] = []
-    start, part = 0, 0
+    start = 0
     while True:
-        goal = int(before[start]) + targets[min(part, len(targets) - 1)]
-        place = int(np.searchsorted(before, goal, side="left"))
-        if place >= len(order):
+        goal = int(before[start]) + targets[min(len(cuts), len(targets) - 1)]
+        start = int(np.searchsorted(before, goal, side="left"))
+        # Several tables may have a block that begins with the same key; a cut must leave something on both sides.
+        while start < len(order) and keys[int(order[start])] <= (cuts[-1] if cuts else b""):
+            start += 1
+        if start == len(order):
             return cuts
-        cut = keys[int(order[place])]
-        if cut and (not cuts or cut > cuts[-1]):
-            cuts.append(cut)
-        start, part = place, part + 1
+        cuts.append(keys[int(order[start])])

@@ -7,26 +7,16 @@ kept until the next write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from slate_engine.format.columns import EMPTY, Rows
+from slate_engine.lsm.row import Row
 from slate_engine.lsm.visible import sort_versions
 
 ROW_OVERHEAD = 360
 """What one row costs in memory beyond its key and value: the tuples, the dictionary's slot, the objects' headers.
 Back-pressure counts it, so that the limit people set is the memory they get."""
-
-
-class Row(NamedTuple):
-    """One version of one key, in the order of the columns of :class:`Rows`."""
-
-    key: bytes
-    value: bytes
-    seq: int
-    flags: int
-    create_ts: int
-    expire_ts: int
 
 
 class Version(NamedTuple):
@@ -74,12 +64,13 @@ class Memtable:
             payload += len(row.key) + len(row.value)
         self.payload_bytes += payload
 
-    def versions(self, key: bytes, max_seq: int) -> Version | None:
-        """The newest version of ``key`` at or below ``max_seq``; older ones hang on it."""
+    def versions(self, key: bytes, max_seq: int) -> Iterator[Row]:
+        """The versions of ``key`` at or below ``max_seq``, newest first."""
         version = self._newest.get(key)
-        while version is not None and version.row.seq > max_seq:
+        while version is not None:
+            if version.row.seq <= max_seq:
+                yield version.row
             version = version.older
-        return version
 
     def rows(self) -> Rows:
         """All versions as a sorted run."""

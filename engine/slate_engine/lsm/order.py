@@ -1,4 +1,4 @@
-"""Kernels on sorted key columns: compare, search, merge, gather.
+"""Sorted key columns: search, merge, gather.
 
 A merge of K sorted runs is a balanced tree of two-way merges of row numbers. Comparisons look first at one 64-bit word of
 each key (the eight bytes after the prefix that all keys share), and only on a tie at the rest, so that they touch the keys
@@ -7,15 +7,17 @@ themselves for equal words alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from slate_engine.format.columns import I64, U8, U64, Bytes, Rows
 from slate_engine.format.kernel import kernel
+from slate_engine.format.memory import copy, octets, readonly
 
 
 @kernel
-def compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) -> int:
-    """-1, 0 or 1 as ``a[a_start:a_end]`` sorts before, with or after ``b[b_start:b_end]``, bytewise."""
+def _compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) -> int:
     common = min(a_end - a_start, b_end - b_start)
     for i in range(common):
         x = a[a_start + i]
@@ -28,13 +30,12 @@ def compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) ->
 
 
 @kernel
-def lower_bound(data: U8, offsets: I64, key: U8, after_equal: bool) -> int:
-    """The number of the first key that is at least ``key`` (or, ``after_equal``, greater than it)."""
+def _search(data: U8, offsets: I64, key: U8, after_equal: bool) -> int:
     low = 0
     high = len(offsets) - 1
     while low < high:
         middle = (low + high) // 2
-        order = compare(data, offsets[middle], offsets[middle + 1], key, 0, len(key))
+        order = _compare(data, offsets[middle], offsets[middle + 1], key, 0, len(key))
         if order < 0 or (after_equal and order == 0):
             low = middle + 1
         else:
@@ -42,8 +43,18 @@ def lower_bound(data: U8, offsets: I64, key: U8, after_equal: bool) -> int:
     return low
 
 
+def lower_bound(keys: Bytes, key: bytes) -> int:
+    """The number of the first of the sorted ``keys`` that is at least ``key``."""
+    return _search(readonly(keys.data), readonly(keys.offsets), octets(key), False)
+
+
+def upper_bound(keys: Bytes, key: bytes) -> int:
+    """The number of the first of the sorted ``keys`` that is greater than ``key``."""
+    return _search(readonly(keys.data), readonly(keys.offsets), octets(key), True)
+
+
 @kernel
-def words_after(data: U8, offsets: I64, skip: int) -> U64:
+def _words_after(data: U8, offsets: I64, skip: int) -> U64:
     """The eight bytes of each key after its first ``skip``, as a big-endian number, short keys padded with zeros."""
     count = len(offsets) - 1
     words = np.empty(count, np.uint64)
@@ -53,16 +64,27 @@ def words_after(data: U8, offsets: I64, skip: int) -> U64:
         word = np.uint64(0)
         for p in range(start, end):
             word = (word << np.uint64(8)) | np.uint64(data[p])
-        words[i] = word << np.uint64(8 * (8 - max(end - start, 0))) if end > start else np.uint64(0)
+        words[i] = word << np.uint64(8 * (8 - (end - start))) if end > start else np.uint64(0)
     return words
 
 
 @kernel
-def merge_order(words: U64, data: U8, offsets: I64, bounds: I64) -> I64:
-    """The row numbers in key order, where rows ``bounds[r]:bounds[r+1]`` are run ``r`` and sorted already.
+def _shared_prefix(data: U8, offsets: I64, numbers: I64) -> int:
+    first = offsets[numbers[0]]
+    shared: int = offsets[numbers[0] + 1] - first
+    for i in range(1, len(numbers)):
+        start = offsets[numbers[i]]
+        shared = min(shared, offsets[numbers[i] + 1] - start)
+        for p in range(shared):
+            if data[first + p] != data[start + p]:
+                shared = p
+                break
+    return shared
 
-    Stable: of equal keys, the one from the earlier run comes first.
-    """
+
+@kernel
+def _merge(data: U8, offsets: I64, bounds: I64, skip: int) -> I64:
+    words = _words_after(data, offsets, skip)
     count = len(words)
     order = np.arange(count)
     other = np.empty(count, np.int64)
@@ -87,7 +109,7 @@ def merge_order(words: U64, data: U8, offsets: I64, bounds: I64) -> I64:
                     if words[a] != words[b]:
                         take_left = words[a] < words[b]
                     else:
-                        take_left = compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) <= 0
+                        take_left = _compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) <= 0
                 if take_left:
                     other[out] = order[i]
                     i += 1
@@ -102,26 +124,55 @@ def merge_order(words: U64, data: U8, offsets: I64, bounds: I64) -> I64:
     return order
 
 
+def run_bounds(lengths: Sequence[int]) -> I64:
+    """Where each run begins and ends when runs of these lengths stand one after another."""
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    return bounds
+
+
+def key_order(keys: Bytes, bounds: I64) -> I64:
+    """The order that sorts ``keys``, where keys ``bounds[r]:bounds[r+1]`` are sorted already.
+
+    Stable: of equal keys, the one from the earlier run comes first.
+    """
+    filled = np.diff(bounds) > 0
+    if int(filled.sum()) < 2:
+        return np.arange(len(keys))
+    data, offsets = readonly(keys.data), readonly(keys.offsets)
+    # What all keys share, the smallest and the largest share, and these stand at the edges of the runs.
+    edges = np.concatenate([bounds[:-1][filled], bounds[1:][filled] - 1])
+    return _merge(data, offsets, readonly(bounds), _shared_prefix(data, offsets, readonly(edges)))
+
+
 @kernel
-def first_of_key(data: U8, offsets: I64, order: I64) -> U8:
-    """1 where the row at this place of ``order`` has another key than the one before it, else 0."""
+def _first_of_key(data: U8, offsets: I64, order: I64) -> U8:
     count = len(order)
     first = np.ones(count, np.uint8)
     for i in range(1, count):
         a = order[i - 1]
         b = order[i]
-        if compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) == 0:
+        if _compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) == 0:
             first[i] = 0
     return first
 
 
+def first_of_key(keys: Bytes, order: I64) -> U8:
+    """1 where the row at this place of ``order`` has another key than the one before it, else 0."""
+    return _first_of_key(readonly(keys.data), readonly(keys.offsets), readonly(order))
+
+
 @kernel
-def is_strictly_ascending(data: U8, offsets: I64) -> bool:
-    """Whether every key is greater than the one before it: a sorted column without a second version of any key."""
+def _strictly_ascending(data: U8, offsets: I64) -> bool:
     for i in range(1, len(offsets) - 1):
-        if compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
+        if _compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
             return False
     return True
+
+
+def is_strictly_ascending(keys: Bytes) -> bool:
+    """Whether every key is greater than the one before it: a sorted column without a second version of any key."""
+    return _strictly_ascending(readonly(keys.data), readonly(keys.offsets))
 
 
 @kernel
@@ -134,16 +185,14 @@ def _gather(data: U8, offsets: I64, picks: I64, out_offsets: I64) -> U8:
     out = np.empty(total, np.uint8)
     for i in range(len(picks)):
         start = offsets[picks[i]]
-        at = out_offsets[i]
-        for p in range(offsets[picks[i] + 1] - start):
-            out[at + p] = data[start + p]
+        copy(out, out_offsets[i], data, start, offsets[picks[i] + 1] - start)
     return out
 
 
 def take_bytes(column: Bytes, picks: I64) -> Bytes:
     """The items at these row numbers, in this order, in a buffer of their own."""
     offsets = np.empty(len(picks) + 1, np.int64)
-    return Bytes(_gather(column.data, column.offsets, picks, offsets), offsets)
+    return Bytes(_gather(readonly(column.data), readonly(column.offsets), readonly(picks), offsets), offsets)
 
 
 def take(rows: Rows, picks: I64) -> Rows:
@@ -158,7 +207,7 @@ def take(rows: Rows, picks: I64) -> Rows:
     )
 
 
-def concat_bytes(columns: list[Bytes]) -> Bytes:
+def concat_bytes(columns: Sequence[Bytes]) -> Bytes:
     """One column after another."""
     if len(columns) == 1:
         return columns[0]
@@ -168,7 +217,7 @@ def concat_bytes(columns: list[Bytes]) -> Bytes:
     return Bytes(np.concatenate(parts), offsets)
 
 
-def concat(parts: list[Rows]) -> Rows:
+def concat(parts: Sequence[Rows]) -> Rows:
     """One batch after another."""
     if len(parts) == 1:
         return parts[0]
@@ -180,28 +229,3 @@ def concat(parts: list[Rows]) -> Rows:
         np.concatenate([rows.create_ts for rows in parts]),
         np.concatenate([rows.expire_ts for rows in parts]),
     )
-
-
-@kernel
-def _shared_prefix(data: U8, offsets: I64, numbers: I64) -> int:
-    first = offsets[numbers[0]]
-    shared: int = offsets[numbers[0] + 1] - first
-    for i in range(1, len(numbers)):
-        start = offsets[numbers[i]]
-        shared = min(shared, offsets[numbers[i] + 1] - start)
-        for p in range(shared):
-            if data[first + p] != data[start + p]:
-                shared = p
-                break
-    return shared
-
-
-def key_order(keys: Bytes, bounds: I64) -> I64:
-    """The order that sorts ``keys``, where keys ``bounds[r]:bounds[r+1]`` are sorted already; equal keys keep theirs."""
-    filled = bounds[:-1][np.diff(bounds) > 0]
-    if len(filled) < 2:
-        return np.arange(len(keys))
-    # What all keys share, the smallest and the largest share, and these stand at the edges of the runs.
-    edges = np.concatenate([filled, bounds[1:][np.diff(bounds) > 0] - 1])
-    skip = _shared_prefix(keys.data, keys.offsets, edges)
-    return merge_order(words_after(keys.data, keys.offsets, skip), keys.data, keys.offsets, bounds)

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
-
-class Range(Protocol):
-    """A range of keys that was read."""
-
-    def contains(self, key: bytes) -> bool: ...
+from slate_engine.format.key_range import KeyRange
 
 
 @dataclass(eq=False)
@@ -25,7 +20,7 @@ class Transaction:
     started_seq: int
     writes: set[bytes] = field(default_factory=set)
     reads: set[bytes] = field(default_factory=set)
-    ranges: list[Range] = field(default_factory=list)
+    ranges: list[KeyRange] = field(default_factory=list)
 
 
 class Transactions:
@@ -53,7 +48,7 @@ class Transactions:
                 return key
         if transaction.ranges:
             for key, seq in committed.items():
-                if seq > started and any(read.contains(key) for read in transaction.ranges):
+                if seq > started and any(key in read for read in transaction.ranges):
                     return key
         return None
 

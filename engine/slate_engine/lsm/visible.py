@@ -15,7 +15,17 @@ import numpy as np
 from slate_engine.errors import InvalidError
 from slate_engine.format.columns import EMPTY, HAS_CREATE, HAS_EXPIRE, I64, MERGE, TOMBSTONE, U8, U64, Rows
 from slate_engine.format.kernel import kernel
-from slate_engine.lsm.order import concat, first_of_key, is_strictly_ascending, key_order, take, take_bytes
+from slate_engine.format.memory import readonly
+from slate_engine.lsm.order import (
+    concat,
+    first_of_key,
+    is_strictly_ascending,
+    key_order,
+    run_bounds,
+    take,
+    take_bytes,
+)
+from slate_engine.lsm.row import Row, row_at
 
 MAX_SEQ = 2**64 - 1
 
@@ -34,7 +44,7 @@ def visible(sources: Sequence[Rows], max_seq: int = MAX_SEQ, operator: MergeOper
     if len(filled) == 1 and _is_plain(filled[0], max_seq):
         return filled[0]
     rows, order = merge_sources(filled)
-    picks = _newest(first_of_key(rows.keys.data, rows.keys.offsets, order), order, rows.seq, np.uint64(max_seq))
+    picks = _newest(first_of_key(rows.keys, order), readonly(rows.seq[order]), np.uint64(max_seq))
     newest = order[picks]
     seen = take(rows, newest[(rows.flags[newest] & (TOMBSTONE | MERGE)) == 0])
     operands = picks[(rows.flags[newest] & MERGE) != 0]
@@ -47,10 +57,8 @@ def visible(sources: Sequence[Rows], max_seq: int = MAX_SEQ, operator: MergeOper
 
 def merge_sources(sources: Sequence[Rows]) -> tuple[Rows, I64]:
     """All versions of all sources as one batch, and the order that sorts it by key, newest version first."""
-    rows = concat(list(sources))
-    bounds = np.zeros(len(sources) + 1, np.int64)
-    np.cumsum([len(source) for source in sources], out=bounds[1:])
-    return rows, key_order(rows.keys, bounds)
+    rows = concat(sources)
+    return rows, key_order(rows.keys, run_bounds([len(source) for source in sources]))
 
 
 def _is_plain(rows: Rows, max_seq: int) -> bool:
@@ -58,59 +66,56 @@ def _is_plain(rows: Rows, max_seq: int) -> bool:
     return (
         not (rows.flags & (TOMBSTONE | MERGE)).any()
         and int(rows.seq.max()) <= max_seq
-        and bool(is_strictly_ascending(rows.keys.data, rows.keys.offsets))
+        and is_strictly_ascending(rows.keys)
     )
 
 
 @kernel
-def _newest(first: U8, order: I64, seq: U64, max_seq: np.uint64) -> I64:
-    """The places in ``order`` of each key's newest version at or below ``max_seq``."""
-    places = np.empty(len(order), np.int64)
+def _newest(first: U8, seq: U64, max_seq: np.uint64) -> I64:
+    """The places of each key's newest version at or below ``max_seq``, in rows sorted by key, newest version first."""
+    places = np.empty(len(seq), np.int64)
     count = 0
     searching = False
-    for i in range(len(order)):
+    for i in range(len(seq)):
         if first[i]:
             searching = True
-        if searching and seq[order[i]] <= max_seq:
+        if searching and seq[i] <= max_seq:
             places[count] = i
             count += 1
             searching = False
     return places[:count]
 
 
-def _fold(
-    rows: Rows, order: I64, place: int, operator: MergeOperator | None
-) -> tuple[bytes, bytes, int, int, int, int]:
-    """The value that the operands from ``place`` on make, with the metadata SlateDB gives it."""
-    row = int(order[place])
-    key = rows.keys[row]
+def _fold(rows: Rows, order: I64, place: int, operator: MergeOperator | None) -> Row:
+    """The value that the operands from ``place`` on make."""
+    key = rows.keys[int(order[place])]
+    versions: list[Row] = []
+    for row in order[place:].tolist():
+        if rows.keys[row] != key:
+            break
+        versions.append(row_at(rows, row))
+        if not versions[-1].flags & MERGE:
+            break
+    return fold(key, versions, operator)
+
+
+def fold(key: bytes, versions: Sequence[Row], operator: MergeOperator | None) -> Row:
+    """What merge operands (newest first, with the value or tombstone below them as the last, if there is one) come to,
+    with the metadata that SlateDB gives it."""
     if operator is None:
         raise InvalidError(
             f"key {key!r} holds merge operands and no merge operator was given; open the database with the operator "
             "that it was written with"
         )
-    value, operands, met = _versions(rows, order, place, key)
-    for operand in reversed(operands):
-        value = operator.merge(key, value, operand)
+    base = versions[-1]
+    value = None if base.flags & (MERGE | TOMBSTONE) else base.value
+    for version in reversed(versions if base.flags & MERGE else versions[:-1]):
+        value = operator.merge(key, value, version.value)
     assert value is not None
-    created = [int(rows.create_ts[i]) for i in met if rows.flags[i] & HAS_CREATE]
-    expires = [int(rows.expire_ts[i]) for i in met if rows.flags[i] & HAS_EXPIRE]
+    created = [version.create_ts for version in versions if version.flags & HAS_CREATE]
+    expires = [version.expire_ts for version in versions if version.flags & HAS_EXPIRE]
     flags = (HAS_CREATE if created else 0) | (HAS_EXPIRE if expires else 0)
-    return key, value, int(rows.seq[row]), flags, max(created, default=0), min(expires, default=0)
-
-
-def _versions(rows: Rows, order: I64, place: int, key: bytes) -> tuple[bytes | None, list[bytes], list[int]]:
-    """The base value (if any), the operands above it newest first, and the numbers of all rows that take part."""
-    operands: list[bytes] = []
-    met: list[int] = []
-    for row in order[place:].tolist():
-        if rows.keys[row] != key:
-            break
-        met.append(row)
-        if not rows.flags[row] & MERGE:
-            return (None if rows.flags[row] & TOMBSTONE else rows.values[row]), operands, met
-        operands.append(rows.values[row])
-    return None, operands, met
+    return Row(key, value, versions[0].seq, flags, max(created, default=0), min(expires, default=0))
 
 
 def sort_versions(rows: Rows) -> Rows:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slate_engine.lsm.memtable import Memtable, Row
+from slate_engine.lsm.memtable import Memtable
+from slate_engine.lsm.row import Row
 
 
 def commit(seq: int, *pairs: tuple[bytes, bytes]) -> list[Row]:
@@ -14,14 +15,10 @@ def test_versions_are_found_at_every_sequence_number() -> None:
     table.insert(commit(1, (b"a", b"1"), (b"b", b"1")))
     table.insert(commit(5, (b"a", b"5")))
     table.insert(commit(9, (b"a", b"9")))
-    found = {seq: table.versions(b"a", seq) for seq in range(11)}
-    assert found[0] is None
-    assert [v.row.value if v else None for v in found.values()] == [None, *[b"1"] * 4, *[b"5"] * 4, *[b"9"] * 2]
-    newest = found[10]
-    assert newest is not None
-    assert newest.older is not None
-    assert newest.older.row.seq == 5
-    assert table.versions(b"c", 10) is None
+    found = {seq: [row.value for row in table.versions(b"a", seq)] for seq in (0, 1, 4, 5, 8, 9, 10)}
+    one, two, three = [b"1"], [b"5", b"1"], [b"9", b"5", b"1"]
+    assert found == {0: [], 1: one, 4: one, 5: two, 8: two, 9: three, 10: three}
+    assert list(table.versions(b"c", 10)) == []
 
 
 def test_rows_follow_every_insert() -> None:

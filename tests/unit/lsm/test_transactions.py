@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from slate_engine.format.key_range import KeyRange
 from slate_engine.lsm.transactions import Transactions
-
-
-@dataclass
-class Between:
-    low: bytes
-    high: bytes
-
-    def contains(self, key: bytes) -> bool:
-        return self.low <= key < self.high
 
 
 def test_a_write_after_the_start_beats_a_write_of_the_same_key() -> None:
@@ -42,7 +32,7 @@ def test_reads_count_only_when_they_were_recorded() -> None:
 def test_a_phantom_in_a_read_range_is_a_conflict() -> None:
     open_ones = Transactions()
     reader = open_ones.begin(1)
-    reader.ranges.append(Between(b"b", b"d"))
+    reader.ranges.append(KeyRange.half_open(b"b", b"d"))
     open_ones.committed([b"a", b"d"], 2)
     assert open_ones.conflict(reader) is None
     open_ones.committed([b"c"], 3)

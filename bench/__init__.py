@@ -1,0 +1,1 @@
+"""Us and the original, measured in one run on the same data."""

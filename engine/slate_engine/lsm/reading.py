@@ -1,0 +1,81 @@
+"""Snapshots of databases that somebody else writes: their newest state, or a checkpoint of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from slate_engine.errors import InvalidError
+from slate_engine.format.filters import Bloom
+from slate_engine.lsm.levels import Levels
+from slate_engine.lsm.paths import Paths
+from slate_engine.lsm.replay import replay, wal_frontier
+from slate_engine.lsm.snapshot import Snapshot
+from slate_engine.lsm.tables import DEFAULT_POLICIES, Tables
+from slate_engine.lsm.visible import MergeOperator
+from slate_engine.runtime import Runtime
+from slate_engine.state.manifest import Manifest
+from slate_engine.state.manifests import ManifestStore
+from slate_engine.store.protocol import NotFound, ObjectStore
+
+
+@dataclass
+class DatabaseFiles:
+    """A database at ``path`` of a store, as far as it can be read without taking part in it."""
+
+    store: ObjectStore
+    path: str
+    runtime: Runtime
+    operator: MergeOperator | None = None
+    policies: Sequence[Bloom] = DEFAULT_POLICIES
+    wal_store: ObjectStore | None = None
+    tables: Tables = field(init=False)
+    manifests: ManifestStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.paths = Paths(self.path.strip("/"))
+        self.tables = Tables(self.store, self.paths, self.runtime, policies=self.policies)
+        self.manifests = ManifestStore(self.store, self.paths.root, self.runtime)
+
+    async def manifest(self) -> Manifest:
+        """The newest manifest, for one who wants to read."""
+        found = await self.manifests.read_latest()
+        if found is None:
+            raise InvalidError(
+                f"there is no database at {self.path!r} in {self.store.url}: no manifest was found under {self.paths.manifest}/"
+            )
+        return found.manifest
+
+    async def latest(self) -> Snapshot:
+        """The newest state, with what is only in the WAL yet."""
+        manifest = await self.manifest()
+        if not manifest.initialized:
+            raise InvalidError(f"database {self.path!r} is not initialized: its clone is unfinished, or it was destroyed")
+        last = await wal_frontier(self.wal_store or self.store, self.paths, manifest.replay_after_wal_id)
+        return await self.at(manifest, last)
+
+    async def checkpoint(self, wanted: UUID | str) -> Snapshot:
+        """The state that a checkpoint keeps, given by its id or its name."""
+        manifest = await self.manifest()
+        found = [each for each in manifest.checkpoints if wanted in (each.id, str(each.id), each.name)]
+        if len(found) != 1:
+            known = ", ".join(f"{each.id} ({each.name})" if each.name else str(each.id) for each in manifest.checkpoints)
+            what = "no checkpoint" if not found else f"{len(found)} checkpoints"
+            raise InvalidError(f"database {self.path!r} has {what} {str(wanted)!r}; it has: {known or 'none'}")
+        try:
+            kept = await self.manifests.read(found[0].manifest_id)
+        except NotFound:
+            raise InvalidError(
+                f"checkpoint {wanted} refers to manifest {found[0].manifest_id}, which does not exist any more"
+            ) from None
+        return await self.at(kept.manifest, kept.manifest.wal_id_last_seen)
+
+    async def at(self, manifest: Manifest, last_wal_id: int) -> Snapshot:
+        """The state of ``manifest`` with its WAL up to ``last_wal_id``."""
+        wal_ids = range(manifest.replay_after_wal_id + 1, last_wal_id + 1)
+        replayed = await replay(self.wal_store or self.store, self.paths, wal_ids, manifest.last_l0_seq, self.runtime)
+        rows = replayed.rows()
+        newest = max(manifest.last_l0_seq, int(rows.seq.max()) if len(rows) else 0)
+        opener = self.tables.opener(manifest)
+        return Snapshot((replayed,), Levels(manifest.trees), opener, newest, self.operator)

@@ -1,0 +1,41 @@
+"""One row as a Python object, for the edges of the engine where rows are handled one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from slate_engine.format.columns import Rows
+from slate_engine.lsm.order import lower_bound
+
+
+class Row(NamedTuple):
+    """One version of one key, in the order of the columns of :class:`Rows`."""
+
+    key: bytes
+    value: bytes
+    seq: int
+    flags: int
+    create_ts: int
+    expire_ts: int
+
+
+def row_at(rows: Rows, at: int) -> Row:
+    """Row number ``at`` of a batch."""
+    return Row(
+        rows.keys[at],
+        rows.values[at],
+        int(rows.seq[at]),
+        int(rows.flags[at]),
+        int(rows.create_ts[at]),
+        int(rows.expire_ts[at]),
+    )
+
+
+def find_versions(rows: Rows, key: bytes, max_seq: int) -> Iterator[Row]:
+    """The versions of ``key`` at or below ``max_seq`` in a sorted batch, newest first."""
+    at = lower_bound(rows.keys, key)
+    while at < len(rows) and rows.keys[at] == key:
+        if rows.seq[at] <= max_seq:
+            yield row_at(rows, at)
+        at += 1

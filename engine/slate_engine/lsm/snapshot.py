@@ -1,0 +1,176 @@
+"""One state of a database, to read from.
+
+A snapshot is a frozen set of sources (rows in memory, and the levels of a manifest) and the sequence number up to which it
+sees. Whatever a writer or a compactor does meanwhile, it gives the same answers, as long as nobody deletes its objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from slate_engine.format.arrow import COLUMNS, record_batch
+from slate_engine.format.columns import EMPTY, MERGE, TOMBSTONE, Rows
+from slate_engine.format.key_range import ALL, UNBOUNDED, Bound, KeyRange
+from slate_engine.lsm.cuts import cut_keys
+from slate_engine.lsm.levels import Level, Levels
+from slate_engine.lsm.order import take
+from slate_engine.lsm.row import Row
+from slate_engine.lsm.table import Table, block_span, cut
+from slate_engine.lsm.visible import MAX_SEQ, MergeOperator, fold, visible
+from slate_engine.state.views import SstView
+
+WINDOW_BYTES = 64 << 20
+"""A scan loads the block indexes of so many bytes of tables at a time: one that is abandoned early loads few."""
+
+GENTLE_PARTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20)
+"""A row-by-row scan may stop after ten rows, so it begins with little and asks for more while it is wanted."""
+
+LARGE_PARTS = (8 << 20,)
+PARTS_AHEAD = 2
+
+
+class Memory(Protocol):
+    """Rows that are not in an SST: a memtable, a replayed WAL."""
+
+    def rows(self) -> Rows: ...
+
+    def versions(self, key: bytes, max_seq: int) -> Iterable[Row]: ...
+
+
+class _KeysOnly:
+    """Stands in for a merge operator when nobody looks at the values."""
+
+    def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
+        return b""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """``memory`` comes newest first, and all of it is newer than the levels."""
+
+    memory: tuple[Memory, ...]
+    levels: Levels
+    open_table: Callable[[SstView], Table]
+    max_seq: int = MAX_SEQ
+    operator: MergeOperator | None = None
+
+    def at(self, seq: int) -> Snapshot:
+        """The same state as it was seen at ``seq``."""
+        return replace(self, max_seq=min(seq, self.max_seq))
+
+    async def get(self, key: bytes) -> Row | None:
+        """What a reader sees of ``key``: a value row, or nothing."""
+        versions: list[Row] = []
+        for memory in self.memory:
+            if _reaches_base(versions, memory.versions(key, self.max_seq)):
+                return self._resolved(key, versions)
+        for view in self.levels.of_key(key):
+            table = self.open_table(view)
+            if await table.may_have(key) and _reaches_base(versions, await table.versions(key, self.max_seq)):
+                break
+        return self._resolved(key, versions)
+
+    def _resolved(self, key: bytes, versions: list[Row]) -> Row | None:
+        if not versions or versions[0].flags & TOMBSTONE:
+            return None
+        if not versions[0].flags & MERGE:
+            return versions[0]
+        return fold(key, versions, self.operator)
+
+    async def scan(
+        self,
+        wanted: KeyRange = ALL,
+        *,
+        values: bool = True,
+        descending: bool = False,
+        parts: Sequence[int] = GENTLE_PARTS,
+    ) -> AsyncIterator[Rows]:
+        """The visible rows of ``wanted`` in key order, some at a time; the next parts are read while one is used."""
+        pending: deque[asyncio.Task[Rows]] = deque()
+        try:
+            async for part in self._parts(wanted, descending, parts):
+                pending.append(asyncio.ensure_future(self._read(part, values, descending)))
+                if len(pending) > PARTS_AHEAD:
+                    rows = await pending.popleft()
+                    if len(rows):
+                        yield rows
+            while pending:
+                rows = await pending.popleft()
+                if len(rows):
+                    yield rows
+        finally:
+            for task in pending:
+                task.cancel()
+
+    async def scan_arrow(
+        self, wanted: KeyRange = ALL, columns: Sequence[str] = COLUMNS, *, large: bool = True
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The same as Arrow record batches; without ``value`` among the columns no value is read."""
+        async for rows in self.scan(wanted, values="value" in columns, parts=LARGE_PARTS):
+            yield record_batch(rows, columns, large=large)
+
+    async def _parts(self, wanted: KeyRange, descending: bool, sizes: Sequence[int]) -> AsyncIterator[KeyRange]:
+        """``wanted`` cut into ranges of about these many bytes each."""
+        for window in _ordered(self._windows(wanted), descending):
+            tables = [
+                self.open_table(view) for level in self.levels.overlapping(window) for view in level.overlapping(window)
+            ]
+            maps = await asyncio.gather(*(table.blocks() for table in tables))
+            spans = [block_span(blocks, window) for blocks in maps]
+            cuts = cut_keys(
+                [blocks.first_keys.slice(*span) for blocks, span in zip(maps, spans, strict=True)],
+                [(blocks.ends - blocks.starts)[slice(*span)] for blocks, span in zip(maps, spans, strict=True)],
+                sizes,
+            )
+            for part in _ordered(_between(window, cuts), descending):
+                yield part
+
+    def _views(self, wanted: KeyRange) -> list[SstView]:
+        """The views in ``wanted``, from the newest level to the oldest."""
+        return [view for level in self.levels.overlapping(wanted) for view in level.overlapping(wanted)]
+
+    def _windows(self, wanted: KeyRange) -> list[KeyRange]:
+        levels: list[Level] = self.levels.overlapping(wanted)
+        cuts = cut_keys([level.lower_keys for level in levels], [level.sizes for level in levels], [WINDOW_BYTES])
+        return list(_between(wanted, cuts))
+
+    async def _read(self, part: KeyRange, values: bool, descending: bool) -> Rows:
+        on_disk = await asyncio.gather(*(self._read_view(view, part, values) for view in self._views(part)))
+        in_memory = [cut(memory.rows(), part) for memory in self.memory]
+        rows = visible([*in_memory, *on_disk], self.max_seq, self.operator if values else _KeysOnly())
+        return take(rows, np.arange(len(rows) - 1, -1, -1)) if descending else rows
+
+    async def _read_view(self, view: SstView, part: KeyRange, values: bool) -> Rows:
+        seen = part if view.visible_range is None else view.visible_range.intersect(part)
+        if seen is None:
+            return EMPTY
+        return await self.open_table(view).rows_in(seen, values=values)
+
+
+def _reaches_base(versions: list[Row], older: Iterable[Row]) -> bool:
+    """Add older versions up to a value or a tombstone; whether there was one. Nothing below it matters."""
+    for row in older:
+        versions.append(row)
+        if not row.flags & MERGE:
+            return True
+    return False
+
+
+def _between(whole: KeyRange, cuts: Sequence[bytes]) -> Iterator[KeyRange]:
+    """``whole`` cut at those of ``cuts`` that lie in it."""
+    inside = [cut for cut in cuts if cut in whole and not (whole.start.bounded and cut == whole.start.key)]
+    edges = [whole.start, *(Bound.included(cut) for cut in inside), UNBOUNDED]
+    for start, after in pairwise(edges):
+        yield KeyRange(start, Bound.excluded(after.key) if after is not UNBOUNDED else whole.end)
+
+
+def _ordered(ranges: Iterable[KeyRange], descending: bool) -> Iterable[KeyRange]:
+    return reversed(list(ranges)) if descending else ranges
