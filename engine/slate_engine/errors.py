@@ -6,7 +6,17 @@ happened and carry the facts a program needs to decide; the message says what a 
 
 from __future__ import annotations
 
+import enum
 from typing import ClassVar
+
+
+class CloseReason(enum.Enum):
+    """Why a database handle does not work any more."""
+
+    CLEAN = 0
+    FENCED = 1
+    PANIC = 2
+    UNKNOWN = 3
 
 
 class Error(Exception):
@@ -31,7 +41,7 @@ class TransactionError(Error):
 class ClosedError(Error):
     """The database handle is closed; ``reason`` says why (fenced by a newer writer, for one)."""
 
-    def __init__(self, message: str, reason: object = None) -> None:
+    def __init__(self, message: str, reason: CloseReason = CloseReason.UNKNOWN) -> None:
         super().__init__(message)
         self.reason = reason
 
@@ -80,3 +90,10 @@ def _corrupt(reason: str, name: str, offset: int) -> CorruptData:
 
 class UnsupportedFormat(DataError):
     """The object is well formed but of a version or kind that this engine does not know."""
+
+
+class Fenced(ClosedError):
+    """A newer writer has taken the database over; this one must not write any more, and nothing of it will be believed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"detected newer DB client: {message}", CloseReason.FENCED)

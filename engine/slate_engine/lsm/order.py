@@ -176,23 +176,27 @@ def is_strictly_ascending(keys: Bytes) -> bool:
 
 
 @kernel
-def _gather(data: U8, offsets: I64, picks: I64, out_offsets: I64) -> U8:
+def _gather(data: U8, offsets: I64, picks: I64, blank: U8, out_offsets: I64) -> U8:
     total = 0
     out_offsets[0] = 0
     for i in range(len(picks)):
-        total += offsets[picks[i] + 1] - offsets[picks[i]]
+        if len(blank) == 0 or not blank[i]:
+            total += offsets[picks[i] + 1] - offsets[picks[i]]
         out_offsets[i + 1] = total
     out = np.empty(total, np.uint8)
     for i in range(len(picks)):
-        start = offsets[picks[i]]
-        copy(out, out_offsets[i], data, start, offsets[picks[i] + 1] - start)
+        copy(out, out_offsets[i], data, offsets[picks[i]], out_offsets[i + 1] - out_offsets[i])
     return out
 
 
-def take_bytes(column: Bytes, picks: I64) -> Bytes:
-    """The items at these row numbers, in this order, in a buffer of their own."""
+_NONE_BLANK = np.empty(0, np.uint8)
+
+
+def take_bytes(column: Bytes, picks: I64, blank: U8 = _NONE_BLANK) -> Bytes:
+    """The items at these row numbers, in this order, in a buffer of their own; empty where ``blank`` is not 0."""
     offsets = np.empty(len(picks) + 1, np.int64)
-    return Bytes(_gather(readonly(column.data), readonly(column.offsets), readonly(picks), offsets), offsets)
+    data = _gather(readonly(column.data), readonly(column.offsets), readonly(picks), readonly(blank), offsets)
+    return Bytes(data, offsets)
 
 
 def take(rows: Rows, picks: I64) -> Rows:

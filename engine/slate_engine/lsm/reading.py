@@ -16,7 +16,7 @@ from slate_engine.lsm.tables import DEFAULT_POLICIES, Tables
 from slate_engine.lsm.visible import MergeOperator
 from slate_engine.runtime import Runtime
 from slate_engine.state.manifest import Manifest
-from slate_engine.state.manifests import ManifestStore
+from slate_engine.state.stores import ManifestStore
 from slate_engine.store.protocol import NotFound, ObjectStore
 
 
@@ -36,22 +36,24 @@ class DatabaseFiles:
     def __post_init__(self) -> None:
         self.paths = Paths(self.path.strip("/"))
         self.tables = Tables(self.store, self.paths, self.runtime, policies=self.policies)
-        self.manifests = ManifestStore(self.store, self.paths.root, self.runtime)
+        self.manifests = ManifestStore.open(self.store, self.paths.root, self.runtime)
 
     async def manifest(self) -> Manifest:
         """The newest manifest, for one who wants to read."""
-        found = await self.manifests.read_latest()
+        found = await self.manifests.latest()
         if found is None:
             raise InvalidError(
-                f"there is no database at {self.path!r} in {self.store.url}: no manifest was found under {self.paths.manifest}/"
+                f"there is no database at {self.path!r} in {self.store.url}: no manifest under {self.paths.manifest}/"
             )
-        return found.manifest
+        return found.value
 
     async def latest(self) -> Snapshot:
         """The newest state, with what is only in the WAL yet."""
         manifest = await self.manifest()
         if not manifest.initialized:
-            raise InvalidError(f"database {self.path!r} is not initialized: its clone is unfinished, or it was destroyed")
+            raise InvalidError(
+                f"database {self.path!r} is not initialized: its clone is unfinished, or it was destroyed"
+            )
         last = await wal_frontier(self.wal_store or self.store, self.paths, manifest.replay_after_wal_id)
         return await self.at(manifest, last)
 
@@ -60,7 +62,9 @@ class DatabaseFiles:
         manifest = await self.manifest()
         found = [each for each in manifest.checkpoints if wanted in (each.id, str(each.id), each.name)]
         if len(found) != 1:
-            known = ", ".join(f"{each.id} ({each.name})" if each.name else str(each.id) for each in manifest.checkpoints)
+            known = ", ".join(
+                f"{each.id} ({each.name})" if each.name else str(each.id) for each in manifest.checkpoints
+            )
             what = "no checkpoint" if not found else f"{len(found)} checkpoints"
             raise InvalidError(f"database {self.path!r} has {what} {str(wanted)!r}; it has: {known or 'none'}")
         try:
@@ -69,7 +73,7 @@ class DatabaseFiles:
             raise InvalidError(
                 f"checkpoint {wanted} refers to manifest {found[0].manifest_id}, which does not exist any more"
             ) from None
-        return await self.at(kept.manifest, kept.manifest.wal_id_last_seen)
+        return await self.at(kept, kept.wal_id_last_seen)
 
     async def at(self, manifest: Manifest, last_wal_id: int) -> Snapshot:
         """The state of ``manifest`` with its WAL up to ``last_wal_id``."""

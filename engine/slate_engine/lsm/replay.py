@@ -37,22 +37,35 @@ class Replayed:
         return find_versions(self._rows, key, max_seq)
 
 
+async def wal_ids(store: ObjectStore, paths: Paths, after: int) -> list[int]:
+    """All WAL ids above ``after`` that exist, in order."""
+    directory = paths.wal_directory + "/"
+    ids: list[int] = []
+    async for page in store.list(directory, start_after=paths.wal(after)):
+        stems = (meta.key.removeprefix(directory).partition(".")[0] for meta in page)
+        ids += [int(stem) for stem in stems if stem.isdecimal()]
+    return ids
+
+
 async def wal_frontier(store: ObjectStore, paths: Paths, after: int) -> int:
     """The last WAL id that follows ``after`` without a gap; ``after`` itself if there is none."""
     last = after
-    async for page in store.list(paths.wal_directory + "/", start_after=paths.wal(after)):
-        for meta in page:
-            if meta.key == paths.wal(last + 1):
-                last += 1
-            elif meta.key > paths.wal(last + 1):
-                return last
+    for id in await wal_ids(store, paths, after):
+        if id != last + 1:
+            break
+        last = id
     return last
 
 
-async def replay(
-    store: ObjectStore, paths: Paths, wal_ids: Sequence[int], after_seq: int, runtime: Runtime
-) -> Replayed:
-    """The rows of these WAL files that are newer than ``after_seq``: what is not newer has reached an SST."""
+async def replay(store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime) -> Replayed:
+    """The rows of these WAL files that are newer than ``after_seq``, to read from."""
+    return Replayed(await replay_in_order(store, paths, ids, after_seq, runtime))
+
+
+async def replay_in_order(
+    store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime
+) -> Rows:
+    """The same rows in the order in which they were committed. What is not newer than ``after_seq`` is in an SST."""
     slots = asyncio.Semaphore(FETCHES)
 
     async def fetch(id: int) -> Rows | None:
@@ -63,8 +76,8 @@ async def replay(
                 return None
             return await runtime.run(_rows_after, found.data, paths.wal(id), after_seq)
 
-    fetched = await asyncio.gather(*(fetch(id) for id in wal_ids))
-    return Replayed(concat([EMPTY, *_until_gap(fetched)]))
+    fetched = await asyncio.gather(*(fetch(id) for id in ids))
+    return concat([EMPTY, *_until_gap(fetched)])
 
 
 def _until_gap(files: Iterable[Rows | None]) -> Iterator[Rows]:

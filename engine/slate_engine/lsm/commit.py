@@ -1,0 +1,73 @@
+"""From the changes that a caller asks for to the rows of one commit: one row for each key, in key order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from slate_engine.errors import InvalidError
+from slate_engine.format.columns import HAS_CREATE, HAS_EXPIRE, MERGE, TOMBSTONE
+from slate_engine.lsm.row import Row
+from slate_engine.lsm.visible import MergeOperator
+
+FOREVER = 2**63
+"""An expiry time at or past the end of 64 bits is none."""
+
+
+class Change(NamedTuple):
+    """A put (``flags`` 0), a delete (``TOMBSTONE``) or a merge (``MERGE``). ``ttl_ms`` counts from the commit."""
+
+    key: bytes
+    value: bytes
+    flags: int = 0
+    ttl_ms: int | None = None
+    expire_at_ms: int | None = None
+
+
+def commit_rows(changes: Sequence[Change], seq: int, now_ms: int, operator: MergeOperator | None) -> list[Row]:
+    """The rows that ``changes``, applied in their order, come to at ``seq``. A put or a delete of a key undoes what was
+    before it; merges gather, and are folded, because a commit has one version of a key only."""
+    if any(change.flags & MERGE for change in changes):
+        return _with_merges(changes, seq, now_ms, operator)
+    last = {change.key: change for change in changes}
+    return [_row(last[key], seq, now_ms) for key in sorted(last)]
+
+
+def _row(change: Change, seq: int, now_ms: int) -> Row:
+    expires = change.expire_at_ms
+    if expires is None and change.ttl_ms is not None:
+        expires = now_ms + change.ttl_ms
+    if expires is None or expires >= FOREVER or change.flags & TOMBSTONE:
+        return Row(change.key, change.value, seq, change.flags | HAS_CREATE, now_ms, 0)
+    return Row(change.key, change.value, seq, change.flags | HAS_CREATE | HAS_EXPIRE, now_ms, expires)
+
+
+def _with_merges(changes: Sequence[Change], seq: int, now_ms: int, operator: MergeOperator | None) -> list[Row]:
+    if operator is None:
+        raise InvalidError(
+            "Invalid error: merge operator missing. A merge operator is required to read merge operands: open the database "
+            "with_merge_operator(...)"
+        )
+    by_key: dict[bytes, list[Change]] = {}
+    for change in changes:
+        if change.flags & MERGE:
+            by_key.setdefault(change.key, []).append(change)
+        else:
+            by_key[change.key] = [change]
+    return [_folded([_row(change, seq, now_ms) for change in by_key[key]], operator) for key in sorted(by_key)]
+
+
+def _folded(rows: list[Row], operator: MergeOperator) -> Row:
+    """One row of several in the order of their writing, of which at most the first is not a merge."""
+    if len(rows) == 1:
+        return rows[0]
+    base = rows[0]
+    if {row.expire_ts for row in rows if row.flags & MERGE} != {rows[-1].expire_ts}:
+        raise InvalidError(f"the merges of key {base.key!r} in one batch have different times to live; use one for all")
+    value = None if base.flags & (MERGE | TOMBSTONE) else base.value
+    for row in rows if base.flags & MERGE else rows[1:]:
+        value = operator.merge(row.key, value, row.value)
+    assert value is not None
+    expires = [row.expire_ts for row in rows if row.flags & HAS_EXPIRE]
+    flags = (base.flags & MERGE) | HAS_CREATE | (HAS_EXPIRE if expires else 0)
+    return Row(base.key, value, base.seq, flags, base.create_ts, min(expires, default=0))

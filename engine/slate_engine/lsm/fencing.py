@@ -1,0 +1,100 @@
+"""How a writer takes a database over, so that no older writer can add to it any more (RFC-0001).
+
+First the epoch: the manifest is committed with the next writer epoch. Then the log: an empty file at the next WAL id, so
+that whoever wrote before finds that id taken and stops. Trying to create that file has four outcomes. It succeeds, and all
+older writers are fenced. An older writer was faster: its file is part of the log, and the next id is tried. A newer writer
+was faster: its epoch stands in the manifest, and *we* are fenced. Somebody with our own epoch was faster: that cannot
+happen, as epochs are given out by compare-and-swap; it is reported as being fenced.
+
+A predecessor that wrote several files at once (``max_parallel_writes``) may still have some of them on their way, behind
+the one that we see. So its window of ids is fenced whole: only as many empty files in a row prove that nothing of it can
+appear after them. Holes that it left are filled with empty files, so the log is contiguous again for every reader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slate_engine.errors import Fenced, InvalidError
+from slate_engine.format.wal import FENCE
+from slate_engine.lsm.parallelism import read_window, widen_window
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import replay_in_order, wal_ids
+from slate_engine.lsm.row import Row
+from slate_engine.lsm.segments import check_extractor
+from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.epochs import claim_writer
+from slate_engine.state.manifest import Manifest
+from slate_engine.store.protocol import CREATE, Conflict
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A database that is ours: the manifest with our epoch, what its WAL held, and where that goes on."""
+
+    epoch: int
+    manifest_id: int
+    manifest: Manifest
+    replayed: list[Row]
+    next_wal_id: int
+
+
+async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
+    """Fence all older writers off, and read what they left in the log."""
+    epoch = await _claim_epoch(files, options)
+    fence = await _fence(files, epoch)
+    found = await files.manifests.read_latest()
+    _check_epoch(found.value, epoch)
+    if options.max_parallel_writes > 1:
+        await widen_window(files, options.max_parallel_writes)
+    manifest = found.value
+    ids = range(manifest.replay_after_wal_id + 1, fence + 1)
+    store = files.wal_store or files.store
+    rows = await replay_in_order(store, files.paths, ids, manifest.last_l0_seq, files.runtime)
+    return Claim(epoch, found.id, manifest, [Row(*row) for row in rows.tuples()], fence + 1)
+
+
+async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
+    name = options.extractor.name() if options.extractor else None
+    await files.manifests.create_first(Manifest(segment_extractor_name=name))
+
+    def claim(old: Manifest) -> Manifest:
+        check_extractor(old, options.extractor)
+        return claim_writer(old)
+
+    return (await files.manifests.update(claim)).value.writer_epoch
+
+
+async def _fence(files: DatabaseFiles, epoch: int) -> int:
+    """Put as many empty files in a row behind the log as a predecessor could have under way; the last one's id."""
+    store = files.wal_store or files.store
+    window = await read_window(files)
+    replay_after = (await files.manifests.read_latest()).value.replay_after_wal_id
+    present = set(await wal_ids(store, files.paths, replay_after))
+    next_id = replay_after + 1
+    in_a_row = 0
+    while in_a_row < window:
+        if next_id in present:
+            in_a_row = 0
+        else:
+            if any(id > next_id + window for id in present):
+                raise InvalidError(
+                    f"wal truncated at wal file {next_id}: later files exist, so this one was lost or deleted; restore it, "
+                    "or go back to a checkpoint"
+                )
+            try:
+                await store.put(files.paths.wal(next_id), FENCE, CREATE)
+                in_a_row += 1
+            except Conflict:
+                in_a_row = 0
+                _check_epoch((await files.manifests.read_latest()).value, epoch)
+        next_id += 1
+    return next_id - 1
+
+
+def _check_epoch(manifest: Manifest, epoch: int) -> None:
+    if manifest.writer_epoch != epoch:
+        raise Fenced(
+            f"writer epoch {manifest.writer_epoch} took the database over while epoch {epoch} was opening it; let one "
+            "process only write it"
+        )

@@ -1,0 +1,247 @@
+"""The write-ahead log of a live writer: rows go in as they are committed, and are durable when their file is stored.
+
+Commits that come while a file is being written share the next one (group commit). A file is written when somebody waits
+for its rows, when it is large enough, or when its first row has waited for the flush interval. The files carry consecutive
+ids and are created if absent: an id that is taken means that another writer has come.
+
+Up to ``max_parallel`` files are under way at once. Rows are acknowledged when their own file is stored, as RFC-0001 has it;
+what counts for replay is the id up to which all files are stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from slate_engine.errors import ClosedError, CloseReason, Error
+from slate_engine.format.columns import Rows
+from slate_engine.format.sst_meta import Codec
+from slate_engine.format.wal import build_wal_sst
+from slate_engine.lsm.paths import Paths
+from slate_engine.lsm.row import Row
+from slate_engine.runtime import Runtime
+from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectStore, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+INLINE_ROWS = 2000
+"""Fewer rows than this are encoded at once: handing them to a thread would take longer."""
+
+LONGEST_PAUSE = 5.0
+"""Between attempts at a store that does not answer, in seconds."""
+
+
+class WalFile:
+    """The rows of one WAL file, from the first commit until it is stored."""
+
+    def __init__(self, opened: float) -> None:
+        self.rows: list[Row] = []
+        self.bytes = 0
+        self.opened = opened
+        self.wanted = False
+        self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def last_seq(self) -> int:
+        return self.rows[-1].seq
+
+    def fail(self, error: Error) -> None:
+        if not self.stored.done():
+            self.stored.set_exception(error)
+            self.stored.exception()  # whoever waits gets it; nobody has to
+
+
+class WalWriter:
+    """Writes the WAL from ``next_id`` on. ``fenced`` is asked for the error when an id turns out to be taken;
+    ``advanced`` is called when rows have become durable."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        paths: Paths,
+        runtime: Runtime,
+        *,
+        next_id: int,
+        durable_seq: int,
+        flush_interval: float | None,
+        max_bytes: int,
+        max_parallel: int,
+        codec: Codec,
+        fenced: Callable[[int], Awaitable[Error]],
+        advanced: Callable[[], None],
+        failed: Callable[[Error], None],
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._runtime = runtime
+        self._next_id = next_id
+        self._interval = flush_interval
+        self._max_bytes = max_bytes
+        self._codec = codec
+        self._fenced = fenced
+        self._advanced = advanced
+        self._failed = failed
+        self._slots = asyncio.Semaphore(max_parallel)
+        self._current: WalFile | None = None
+        self._under_way: dict[int, WalFile] = {}
+        self._stored_ahead: dict[int, WalFile] = {}
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._error: Error | None = None
+        self.trouble: StoreUnavailable | None = None
+        self.last_stored_id = next_id - 1
+        self.durable_seq = durable_seq
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def buffered_bytes(self) -> int:
+        waiting = sum(file.bytes for file in self._under_way.values())
+        return waiting + (self._current.bytes if self._current else 0)
+
+    def append(self, rows: Sequence[Row]) -> WalFile:
+        """Add the rows of one commit, which never spans two files."""
+        if self._error is not None:
+            raise self._error
+        file = self._current
+        if file is None:
+            file = self._current = WalFile(self._runtime.monotonic())
+            self._wake.set()
+        file.rows += rows
+        file.bytes += sum(len(row.key) + len(row.value) + 32 for row in rows)
+        if file.bytes >= self._max_bytes:
+            self._wake.set()
+        return file
+
+    def want(self, file: WalFile) -> None:
+        """Somebody waits for this file: it is written as soon as there is a slot, unless flushing is left to the user."""
+        if self._interval is not None and not file.wanted:
+            file.wanted = True
+            self._wake.set()
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is stored."""
+        files = [*self._under_way.values()]
+        if self._current is not None:
+            self._current.wanted = True
+            self._wake.set()
+            files.append(self._current)
+        for file in files:
+            await asyncio.shield(file.stored)
+        if self._error is not None:
+            raise self._error
+
+    async def close(self) -> None:
+        """Stop. What is not stored by now never will be; call :meth:`flush` before."""
+        self._closing = True
+        self._wake.set()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def fail(self, error: Error) -> None:
+        """Nothing more may be written: everything that waits fails with ``error``."""
+        if self._error is None:
+            self._error = error
+            for file in [*self._under_way.values(), *([self._current] if self._current else [])]:
+                file.fail(error)
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        writes: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await self._until_due()
+                await self._slots.acquire()
+                file = self._current
+                if file is None:
+                    self._slots.release()
+                    continue
+                self._current = None
+                id, self._next_id = self._next_id, self._next_id + 1
+                self._under_way[id] = file
+                write = asyncio.ensure_future(self._write(id, file))
+                writes.add(write)
+                write.add_done_callback(writes.discard)
+        finally:
+            for write in writes:
+                write.cancel()
+
+    async def _until_due(self) -> None:
+        while True:
+            self._wake.clear()
+            file = self._current
+            wait: float | None = None
+            if file is not None:
+                if file.wanted or file.bytes >= self._max_bytes:
+                    return
+                if self._interval is not None:
+                    wait = file.opened + self._interval - self._runtime.monotonic()
+                    if wait <= 0:
+                        return
+            try:
+                await asyncio.wait_for(self._wake.wait(), wait)
+            except TimeoutError:
+                return
+
+    async def _write(self, id: int, file: WalFile) -> None:
+        try:
+            await self._store_file(id, file)
+        except Error as error:
+            self._failed(error)
+        except Exception as defect:
+            log.exception("writing WAL file %d failed", id)
+            self._failed(ClosedError(f"the WAL writer broke down: {defect!r}", CloseReason.PANIC))
+        else:
+            self._note_stored(id, file)
+        finally:
+            self._slots.release()
+
+    async def _store_file(self, id: int, file: WalFile) -> None:
+        key = self._paths.wal(id)
+        data = await self._encode(file.rows)
+        pause = 0.05
+        while True:
+            try:
+                await self._store.put(key, data, CREATE)
+                self.trouble = None
+                return
+            except Conflict:
+                # An attempt whose outcome nobody could tell may have been ours after all.
+                if self.trouble is not None and await self._holds(key, data):
+                    self.trouble = None
+                    return
+                raise await self._fenced(id) from None
+            except StoreUnavailable as trouble:
+                if self.trouble is None:
+                    log.warning("%s cannot be stored, trying again: %s", key, trouble)
+                self.trouble = trouble
+            await self._runtime.sleep(self._runtime.uniform(pause / 2, pause))
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _holds(self, key: str, data: bytes) -> bool:
+        while True:
+            try:
+                return bytes((await self._store.get(key)).data) == data
+            except NotFound:
+                return False
+            except StoreUnavailable:
+                await self._runtime.sleep(LONGEST_PAUSE)
+
+    async def _encode(self, rows: list[Row]) -> bytes:
+        if len(rows) < INLINE_ROWS:
+            return _encode(rows, self._codec)
+        return await self._runtime.run(_encode, rows, self._codec)
+
+    def _note_stored(self, id: int, file: WalFile) -> None:
+        del self._under_way[id]
+        self._stored_ahead[id] = file
+        while (done := self._stored_ahead.pop(self.last_stored_id + 1, None)) is not None:
+            self.last_stored_id += 1
+            self.durable_seq = max(self.durable_seq, done.last_seq)
+        if not file.stored.done():
+            file.stored.set_result(None)
+        self._advanced()
+
+
+def _encode(rows: list[Row], codec: Codec) -> bytes:
+    return build_wal_sst(Rows.of(rows), codec).tobytes()
