@@ -12,13 +12,13 @@ from typing import Any
 FIRST_SCAN = """
 import asyncio, sys
 from slate_engine.format.kernel import compilations
-from slate_engine.lsm.snapshot import read_latest
+from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import SystemRuntime
 from slate_engine.store.open import open_store
 
 async def main():
     runtime = SystemRuntime()
-    snapshot = await read_latest(open_store("file://" + sys.argv[1], runtime=runtime), "main", runtime)
+    snapshot = await DatabaseFiles(open_store("file://" + sys.argv[1], runtime=runtime), "codec_lz4", runtime).latest()
     return sum([len(rows) async for rows in snapshot.scan()])
 
 assert asyncio.run(main()) > 0

@@ -58,16 +58,23 @@ def _with_merges(changes: Sequence[Change], seq: int, now_ms: int, operator: Mer
 
 
 def _folded(rows: list[Row], operator: MergeOperator) -> Row:
-    """One row of several in the order of their writing, of which at most the first is not a merge."""
-    if len(rows) == 1:
-        return rows[0]
+    """One row of several in the order of their writing, of which at most the first is not a merge: the operands are
+    folded with each other, and then onto what they build on."""
     base = rows[0]
-    if {row.expire_ts for row in rows if row.flags & MERGE} != {rows[-1].expire_ts}:
-        raise InvalidError(f"the merges of key {base.key!r} in one batch have different times to live; use one for all")
-    value = None if base.flags & (MERGE | TOMBSTONE) else base.value
-    for row in rows if base.flags & MERGE else rows[1:]:
-        value = operator.merge(row.key, value, row.value)
-    assert value is not None
-    expires = [row.expire_ts for row in rows if row.flags & HAS_EXPIRE]
-    flags = (base.flags & MERGE) | HAS_CREATE | (HAS_EXPIRE if expires else 0)
-    return Row(base.key, value, base.seq, flags, base.create_ts, min(expires, default=0))
+    if len(rows) == 1:
+        return base
+    if len({row.expire_ts for row in rows if not row.flags & TOMBSTONE}) > 1:
+        raise InvalidError(
+            f"only one merge TTL per-key allowed in a batch: those of key {base.key!r} differ; write them in batches of "
+            "their own"
+        )
+    operand: bytes | None = None
+    for row in rows:
+        if row.flags & MERGE:
+            operand = operator.merge(row.key, operand, row.value)
+    assert operand is not None
+    flags = rows[-1].flags
+    if base.flags & MERGE:
+        return rows[-1]._replace(value=operand)
+    value = operator.merge(base.key, None if base.flags & TOMBSTONE else base.value, operand)
+    return rows[-1]._replace(value=value, flags=flags & ~MERGE)

@@ -176,6 +176,20 @@ def is_strictly_ascending(keys: Bytes) -> bool:
 
 
 @kernel
+def _sorted_by_version(data: U8, offsets: I64, seq: U64) -> bool:
+    for i in range(1, len(offsets) - 1):
+        order = _compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1])
+        if order > 0 or (order == 0 and seq[i - 1] <= seq[i]):
+            return False
+    return True
+
+
+def is_sorted_by_version(rows: Rows) -> bool:
+    """Whether rows are in the order of an SST: by key, and of each key the newest version first, none twice."""
+    return _sorted_by_version(readonly(rows.keys.data), readonly(rows.keys.offsets), readonly(rows.seq))
+
+
+@kernel
 def _gather(data: U8, offsets: I64, picks: I64, blank: U8, out_offsets: I64) -> U8:
     total = 0
     out_offsets[0] = 0

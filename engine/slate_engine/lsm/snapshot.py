@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from slate_engine.format.arrow import COLUMNS, record_batch
-from slate_engine.format.columns import EMPTY, MERGE, TOMBSTONE, Rows
+from slate_engine.format.columns import EMPTY, MERGE, TOMBSTONE, Bytes, Rows
 from slate_engine.format.key_range import ALL, UNBOUNDED, Bound, KeyRange
 from slate_engine.lsm.cuts import cut_keys
 from slate_engine.lsm.levels import Level, Levels
@@ -93,7 +93,8 @@ class Snapshot:
         descending: bool = False,
         parts: Sequence[int] = GENTLE_PARTS,
     ) -> AsyncIterator[Rows]:
-        """The visible rows of ``wanted`` in key order, some at a time; the next parts are read while one is used."""
+        """The visible rows of ``wanted`` in key order, some at a time; the next parts are read while one is used. Without
+        ``values`` they are neither decoded nor merged, and are empty."""
         pending: deque[asyncio.Task[Rows]] = deque()
         try:
             async for part in self._parts(wanted, descending, parts):
@@ -145,6 +146,8 @@ class Snapshot:
     async def _read(self, part: KeyRange, values: bool, descending: bool) -> Rows:
         on_disk = await asyncio.gather(*(self._read_view(view, part, values) for view in self._views(part)))
         in_memory = [cut(memory.rows(), part) for memory in self.memory]
+        if not values:
+            in_memory = [_keys_of(rows) for rows in in_memory]
         rows = visible([*in_memory, *on_disk], self.max_seq, self.operator if values else _KeysOnly())
         return take(rows, np.arange(len(rows) - 1, -1, -1)) if descending else rows
 
@@ -162,6 +165,11 @@ def _reaches_base(versions: list[Row], older: Iterable[Row]) -> bool:
         if not row.flags & MERGE:
             return True
     return False
+
+
+def _keys_of(rows: Rows) -> Rows:
+    """The rows as a table gives them when no values are wanted: whoever scans keys never sees a value by accident."""
+    return replace(rows, values=Bytes(np.empty(0, np.uint8), np.zeros(len(rows) + 1, np.int64)))
 
 
 def _between(whole: KeyRange, cuts: Sequence[bytes]) -> Iterator[KeyRange]:
