@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ async def write_run(folder: str, rows: Rows) -> None:
     files = DatabaseFiles(open_store(f"file://{folder}", runtime=runtime), "db", runtime)
     edges = np.linspace(0, len(rows), SSTS + 1).astype(int).tolist()
     views = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         sst = build_sst(rows.slice(first, last))
         handle = SstHandle(Ulid.new(runtime), sst.info, sst.version)
         await files.store.put(files.paths.compacted(handle.id), sst.tobytes())
