@@ -25,6 +25,7 @@ class Level:
         self._lower: list[bytes] = [key or b"" for key in bounds.lower]
         self._upper: list[bytes | None] = list(bounds.upper)
         self._open: list[bool] = bounds.open.tolist()
+        self._made: dict[int, SstView] = {}
 
     @property
     def lower_keys(self) -> Bytes:
@@ -40,7 +41,7 @@ class Level:
         first = last
         while first > 0 and self._reaches(first - 1, key):
             first -= 1
-        return (self.views[i] for i in range(first, last))
+        return map(self._view, range(first, last))
 
     def overlapping(self, wanted: KeyRange) -> Iterator[SstView]:
         """The views that may hold keys of ``wanted``."""
@@ -55,7 +56,14 @@ class Level:
             first = min(bisect_right(self._lower, wanted.start.key), last)
             while first > 0 and self._reaches(first - 1, wanted.start.key):
                 first -= 1
-        return (self.views[i] for i in range(first, last))
+        return map(self._view, range(first, last))
+
+    def _view(self, i: int) -> SstView:
+        """View ``i``, made from the columns once."""
+        view = self._made.get(i)
+        if view is None:
+            view = self._made[i] = self.views[i]
+        return view
 
     def _reaches(self, i: int, key: bytes) -> bool:
         upper = self._upper[i]

@@ -54,6 +54,27 @@ def upper_bound(keys: Bytes, key: bytes) -> int:
 
 
 @kernel
+def _equal_range(data: U8, offsets: I64, key: U8) -> tuple[int, int]:
+    first = _search(data, offsets, key, False)
+    last = first
+    while last < len(offsets) - 1 and _compare(data, offsets[last], offsets[last + 1], key, 0, len(key)) == 0:
+        last += 1
+    return first, last
+
+
+def equal_range(keys: Bytes, key: bytes) -> tuple[int, int]:
+    """The numbers ``[first, last)`` of the sorted ``keys`` that are ``key``."""
+    return _equal_range(readonly(keys.data), readonly(keys.offsets), octets(key))
+
+
+def point_span(separators: Bytes, key: bytes) -> tuple[int, int]:
+    """The blocks ``[first, last)`` that may hold ``key``, by their separators. Its versions may begin in the block before
+    the first separator that is equal to it."""
+    first, last = equal_range(separators, key)
+    return max(first - 1, 0), max(last, 1)
+
+
+@kernel
 def _words_after(data: U8, offsets: I64, skip: int) -> U64:
     """The eight bytes of each key after its first ``skip``, as a big-endian number, short keys padded with zeros."""
     count = len(offsets) - 1

@@ -33,7 +33,7 @@ class Replayed:
     def rows(self) -> Rows:
         return self._rows
 
-    def versions(self, key: bytes, max_seq: int) -> Iterator[Row]:
+    def versions(self, key: bytes, max_seq: int) -> list[Row]:
         return find_versions(self._rows, key, max_seq)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from slate_engine.format.columns import Rows
-from slate_engine.lsm.order import lower_bound
+from slate_engine.lsm.order import equal_range
 
 
 class Row(NamedTuple):
@@ -32,10 +31,7 @@ def row_at(rows: Rows, at: int) -> Row:
     )
 
 
-def find_versions(rows: Rows, key: bytes, max_seq: int) -> Iterator[Row]:
+def find_versions(rows: Rows, key: bytes, max_seq: int) -> list[Row]:
     """The versions of ``key`` at or below ``max_seq`` in a sorted batch, newest first."""
-    at = lower_bound(rows.keys, key)
-    while at < len(rows) and rows.keys[at] == key:
-        if rows.seq[at] <= max_seq:
-            yield row_at(rows, at)
-        at += 1
+    first, last = equal_range(rows.keys, key)
+    return [row_at(rows, at) for at in range(first, last) if rows.seq[at] <= max_seq]

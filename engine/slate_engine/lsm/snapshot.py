@@ -74,7 +74,10 @@ class Snapshot:
                 return self._resolved(key, versions)
         for view in self.levels.of_key(key):
             table = self.open_table(view)
-            if await table.may_have(key) and _reaches_base(versions, await table.versions(key, self.max_seq)):
+            found = table.cached_versions(key, self.max_seq)
+            if found is None:
+                found = await table.versions(key, self.max_seq)
+            if found and _reaches_base(versions, found):
                 break
         return self._resolved(key, versions)
 

@@ -6,17 +6,18 @@ costs at most one GET for the index and filters and one for a block, and nothing
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from slate_engine.format.blocks import decode_blocks
 from slate_engine.format.bloom import BloomFilter
-from slate_engine.format.columns import EMPTY, I64, Bytes, Rows
+from slate_engine.format.columns import EMPTY, I64, Rows
 from slate_engine.format.filters import Bloom, choose
 from slate_engine.format.key_range import BoundType, KeyRange
 from slate_engine.format.sst import BlockMap, check_layout, read_filters, read_index, read_stats
 from slate_engine.format.sst_meta import SstStats
 from slate_engine.lsm.cache import Cache
-from slate_engine.lsm.order import lower_bound, upper_bound
+from slate_engine.lsm.order import lower_bound, point_span, upper_bound
 from slate_engine.lsm.row import Row, find_versions
 from slate_engine.runtime import Runtime
 from slate_engine.state.ssts import SstHandle
@@ -59,12 +60,6 @@ class Table:
             return None
         return read_stats(await self._read(info.stats_offset, info.stats_len), info, object=self.key)
 
-    async def may_have(self, key: bytes) -> bool:
-        """False if a filter says that the SST does not have ``key``."""
-        filters = await self.filters()
-        wanted = Bytes.of([key])
-        return all(policy.may_have_keys(bloom, wanted)[0] for policy, bloom in filters)
-
     async def may_have_prefix(self, prefix: bytes) -> bool:
         """False if a filter says that no key of the SST begins with ``prefix``."""
         return all(policy.may_have_prefix(bloom, prefix) for policy, bloom in await self.filters())
@@ -87,12 +82,38 @@ class Table:
         return cut(await self.rows(first, last, values=values), wanted)
 
     async def versions(self, key: bytes, max_seq: int) -> list[Row]:
-        """The versions of ``key`` at or below ``max_seq``, newest first. Its blocks stay in the cache."""
-        blocks = await self.blocks()
-        first, last = block_span(blocks, KeyRange.closed(key, key))
+        """The versions of ``key`` at or below ``max_seq``, newest first. What was read for it stays in the cache."""
+        found = self.cached_versions(key, max_seq)
+        while found is None:
+            if not may_have(await self.filters(), key):
+                return []
+            first, last = point_span((await self.blocks()).first_keys, key)
+            await asyncio.gather(*(self._block(number) for number in range(first, last)))
+            found = self.cached_versions(key, max_seq)
+            if found is None:
+                # The cache is too small to keep them; it does not have to.
+                rows = await self.rows(first, last)
+                return list(find_versions(rows, key, max_seq))
+        return found
+
+    def cached_versions(self, key: bytes, max_seq: int) -> list[Row] | None:
+        """The same without waiting; None if something has to be read."""
+        peek = self._cache.peek
+        if self.handle.info.filter_len:
+            filters = peek((self.key, "filters"))
+            if filters is None:
+                return None
+            if not may_have(filters, key):
+                return []
+        blocks = peek((self.key, "index"))
+        if blocks is None:
+            return None
+        first, last = point_span(blocks.first_keys, key)
         found: list[Row] = []
         for number in range(first, last):
-            rows = self._cache.peek((self.key, number)) or await self._block(number)
+            rows = peek((self.key, number))
+            if rows is None:
+                return None
             found += find_versions(rows, key, max_seq)
         return found
 
@@ -125,6 +146,11 @@ class Table:
             base=base,
             values=values,
         )
+
+
+def may_have(filters: Filters, key: bytes) -> bool:
+    """False if one of the filters says that its SST does not have ``key``."""
+    return all(policy.may_have_key(bloom, key) for policy, bloom in filters)
 
 
 def block_span(blocks: BlockMap, wanted: KeyRange) -> tuple[int, int]:
