@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,6 +13,18 @@ settings.register_profile("fast", deadline=None, derandomize=True, max_examples=
 settings.register_profile("long", deadline=None, print_blob=True, max_examples=1000, suppress_health_check=SLOW_IS_FINE)
 
 
+def forget_stale_kernels() -> None:
+    """Numba looks only at the file that a kernel stands in, but kernels call kernels of other files, all of which are in
+    ``format``: after a change there, everything is compiled anew."""
+    package = Path(__file__).parents[1] / "engine" / "slate_engine"
+    newest = max(file.stat().st_mtime for file in (package / "format").glob("*.py"))
+    for cached in package.rglob("*.nb[ci]"):
+        if cached.stat().st_mtime < newest:
+            cached.unlink(missing_ok=True)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        forget_stale_kernels()
     wanted = config.getoption("-m")
     settings.load_profile("long" if wanted == "long" else "fast")

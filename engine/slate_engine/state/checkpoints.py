@@ -1,0 +1,89 @@
+"""What can be done to the checkpoints of a manifest: each a function from a manifest to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from slate_engine.errors import InvalidError
+from slate_engine.state.manifest import THIS_MANIFEST, Checkpoint, Manifest
+
+
+class CheckpointMissing(InvalidError):
+    """No such checkpoint: it was deleted, or it expired and was collected."""
+
+    def __init__(self, id: UUID) -> None:
+        super().__init__(f"there is no checkpoint {id}; list the checkpoints to see which ones there are")
+        self.id = id
+
+
+class CheckpointExpired(InvalidError):
+    """A checkpoint that may be collected at any moment cannot be the source of a new one."""
+
+    def __init__(self, id: UUID) -> None:
+        super().__init__(
+            f"checkpoint {id} has expired; make the new one from the present state, or from another checkpoint"
+        )
+        self.id = id
+
+
+class NotInitialized(InvalidError):
+    """The database is a clone under construction, or was destroyed."""
+
+    def __init__(self) -> None:
+        super().__init__("the database is not initialized: finish the clone that makes it, or restore it")
+
+
+def with_checkpoint(
+    manifest: Manifest,
+    *,
+    id: UUID,
+    now_ms: int,
+    lifetime_ms: int | None = None,
+    name: str | None = None,
+    source: UUID | None = None,
+) -> Manifest:
+    """A new checkpoint of the state that this very change commits, or of what the checkpoint ``source`` keeps.
+
+    One with this ``id`` may exist already, because the answer to the same request was lost: then nothing changes."""
+    if manifest.checkpoint(id) is not None:
+        return manifest
+    if not manifest.initialized:
+        raise NotInitialized
+    manifest_id = THIS_MANIFEST
+    if source is not None:
+        original = _found(manifest, source)
+        if original.is_expired(now_ms / 1000):
+            raise CheckpointExpired(source)
+        manifest_id = original.manifest_id
+    checkpoint = Checkpoint(id, manifest_id, _expiry(now_ms, lifetime_ms), now_ms // 1000, name)
+    return replace(manifest, checkpoints=(*manifest.checkpoints, checkpoint))
+
+
+def with_checkpoint_refreshed(manifest: Manifest, id: UUID, *, now_ms: int, lifetime_ms: int | None) -> Manifest:
+    """The checkpoint lives for ``lifetime_ms`` from now on, or for ever."""
+    refreshed = replace(_found(manifest, id), expire_time_s=_expiry(now_ms, lifetime_ms))
+    return replace(manifest, checkpoints=tuple(refreshed if each.id == id else each for each in manifest.checkpoints))
+
+
+def without_checkpoint(manifest: Manifest, id: UUID) -> Manifest:
+    """Nothing changes if it is gone already."""
+    if manifest.checkpoint(id) is None:
+        return manifest
+    return replace(manifest, checkpoints=tuple(each for each in manifest.checkpoints if each.id != id))
+
+
+def without_expired_checkpoints(manifest: Manifest, *, now_ms: int) -> Manifest:
+    alive = tuple(each for each in manifest.checkpoints if not each.is_expired(now_ms / 1000))
+    return manifest if len(alive) == len(manifest.checkpoints) else replace(manifest, checkpoints=alive)
+
+
+def _found(manifest: Manifest, id: UUID) -> Checkpoint:
+    checkpoint = manifest.checkpoint(id)
+    if checkpoint is None:
+        raise CheckpointMissing(id)
+    return checkpoint
+
+
+def _expiry(now_ms: int, lifetime_ms: int | None) -> int | None:
+    return None if lifetime_ms is None else (now_ms + lifetime_ms) // 1000

@@ -1,0 +1,313 @@
+"""Views: what a tree sees of its SSTs. One as a :class:`SstView`, many as :class:`Views`.
+
+A clone that projects a range, or a compaction that moves an SST, makes a new view and leaves the SST alone. Views come by
+the hundred thousand, so they live in the columns of a :class:`ViewTable`; a :class:`Views` is a window on some rows of one.
+Cutting a window costs nothing, and nothing is copied until windows on different tables are joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from slate_engine.format.columns import I64, U64
+from slate_engine.format.flatbuf.spans import Spans
+from slate_engine.format.ids import Ids, Ulid
+from slate_engine.format.key_range import UNBOUNDED, Bound, BoundType, KeyRange
+from slate_engine.state.ranges import NO_RANGES, Ranges
+from slate_engine.state.ssts import NO_SSTS, SstHandle, Ssts
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SstView:
+    """An SST as one place of a tree sees it: whole, or the keys of ``visible_range`` only."""
+
+    id: Ulid
+    sst: SstHandle
+    visible_range: KeyRange | None = None
+
+    @property
+    def key_range(self) -> KeyRange | None:
+        """Where its keys lie; None if there cannot be any. Open at the end for an SST of an old version, which does not
+        know its last key."""
+        info = self.sst.info
+        if info.first_entry is None:
+            return None
+        end = UNBOUNDED if info.last_entry is None else Bound.included(info.last_entry)
+        physical = KeyRange(Bound.included(info.first_entry), end)
+        return physical if self.visible_range is None else physical.intersect(self.visible_range)
+
+    @property
+    def estimated_size(self) -> int:
+        return self.sst.estimated_size
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """The effective range of each view: from its ``lower`` key on, up to its ``upper`` one, which may be absent for want
+    of a bound, and belongs to the range unless ``open`` says otherwise."""
+
+    lower: Spans
+    upper: Spans
+    open: Mask
+
+    @property
+    def is_empty(self) -> Mask:
+        order = self.lower.compare(self.upper)
+        empty: Mask = (order > 0) | ((order == 0) & self.open)
+        return empty & self.upper.present
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTable:
+    """View ``i`` has the id ``id[i]`` and shows SST ``ssts[sst[i]]``: all of it where ``visible[i]`` is negative, and else
+    what lies in ``ranges[visible[i]]``."""
+
+    id: Ids
+    ssts: Ssts
+    sst: I64
+    ranges: Ranges
+    visible: I64
+
+    @staticmethod
+    def concat(parts: Sequence[ViewTable]) -> ViewTable:
+        if len(parts) == 1:
+            return parts[0]
+        ssts_before = np.cumsum([0, *(len(part.ssts) for part in parts)])
+        ranges_before = np.cumsum([0, *(len(part.ranges) for part in parts)])
+        return ViewTable(
+            Ids.concat([part.id for part in parts]),
+            Ssts.concat([part.ssts for part in parts]),
+            np.concatenate([part.sst + before for part, before in zip(parts, ssts_before, strict=False)]),
+            Ranges.concat([part.ranges for part in parts]),
+            np.concatenate(
+                [
+                    np.where(part.visible < 0, -1, part.visible + before)
+                    for part, before in zip(parts, ranges_before, strict=False)
+                ]
+            ),
+        )
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def take(self, rows: I64 | slice) -> ViewTable:
+        return ViewTable(self.id.take(rows), self.ssts, self.sst[rows], self.ranges, self.visible[rows])
+
+    def pruned(self) -> ViewTable:
+        """The same views without SSTs and ranges that none of them needs; SSTs in ascending order, each once."""
+        ssts, sst = _pool(self.ssts, self.sst)
+        ranges, visible = self.ranges, self.visible
+        wanted = _used(visible[visible >= 0], len(ranges))
+        if not wanted.all():
+            renumbered = np.append(np.cumsum(wanted) - 1, -1)
+            ranges, visible = ranges.take(np.flatnonzero(wanted)), renumbered[visible]
+        return ViewTable(self.id, ssts, sst, ranges, visible)
+
+    def bounds(self) -> KeyBounds:
+        """Only for views that can be seen at all: their SSTs have a first key, and their ranges are sound."""
+        first, last = self.ssts.first.take(self.sst), self.ssts.last.take(self.sst)
+        if not len(self.ranges):
+            return KeyBounds(first, last, np.zeros(len(self), np.bool_))
+        visible = self.ranges.with_unbounded().take(self.visible)
+        lower = Spans.where(visible.start.present & (visible.start.compare(first) > 0), visible.start, first)
+        order = visible.end.compare(last)
+        excluded = visible.end_type == BoundType.EXCLUDED
+        cut = visible.end.present & (~last.present | (order < 0) | ((order == 0) & excluded))
+        return KeyBounds(lower, Spans.where(cut, visible.end, last), cut & excluded)
+
+
+def _used(rows: I64, n: int) -> Mask:
+    return np.bincount(rows, minlength=n) > 0
+
+
+def _pool(ssts: Ssts, rows: I64) -> tuple[Ssts, I64]:
+    """The SSTs of ``rows`` in ascending order, each once; and where the rows have gone."""
+    used = _used(rows, len(ssts))
+    if not used.all():
+        ssts, rows = ssts.take(np.flatnonzero(used)), (np.cumsum(used) - 1)[rows]
+    order = ssts.id.order()
+    if order is None:
+        return ssts, rows
+    ssts = ssts.take(order)
+    first = ssts.id.distinct()
+    # Two tables may know the same SST. What they say of it is the same, since SSTs never change.
+    place = np.empty(len(order), np.int64)
+    place[order] = np.cumsum(first) - 1
+    return ssts.take(np.flatnonzero(first)), place[rows]
+
+
+class Views(Sequence[SstView]):
+    """The rows ``[start, stop)`` of a table of views."""
+
+    __slots__ = ("start", "stop", "table")
+
+    def __init__(self, table: ViewTable, start: int = 0, stop: int | None = None) -> None:
+        self.table = table
+        self.start = start
+        self.stop = len(table) if stop is None else stop
+
+    @staticmethod
+    def of(views: Iterable[SstView]) -> Views:
+        listed = list(views)
+        if not listed:
+            return NO_VIEWS
+        ranges = list(dict.fromkeys(view.visible_range for view in listed if view.visible_range is not None))
+        place = {each: row for row, each in enumerate(ranges)}
+        table = ViewTable(
+            Ids.of(view.id for view in listed),
+            Ssts.of(view.sst for view in listed),
+            np.arange(len(listed)),
+            Ranges.of(ranges),
+            np.array([-1 if view.visible_range is None else place[view.visible_range] for view in listed], np.int64),
+        )
+        return Views(table)
+
+    @staticmethod
+    def of_ssts(ssts: Ssts) -> Views:
+        """One view for each SST, all of it visible, with the SST's own id: as compactions publish what they wrote."""
+        return Views(ViewTable(ssts.id, ssts, np.arange(len(ssts)), NO_RANGES, np.full(len(ssts), -1)))
+
+    @staticmethod
+    def concat(parts: Iterable[Views]) -> Views:
+        listed = [part for part in parts if len(part)]
+        if len(listed) < 2:
+            return listed[0] if listed else NO_VIEWS
+        tables = {id(part.table): part.table for part in listed}
+        if len(tables) > 1:
+            # A small window must not drag its large table along.
+            return Views(ViewTable.concat([part.alone().pruned() for part in _joined(listed)]))
+        if all(before.stop == after.start for before, after in itertools.pairwise(listed)):
+            return Views(listed[0].table, listed[0].start, listed[-1].stop)
+        return Views(listed[0].table.take(_rows(listed)))
+
+    def alone(self) -> ViewTable:
+        """The window's rows as a table of their own."""
+        if len(self) == len(self.table):
+            return self.table
+        return self.table.take(slice(self.start, self.stop))
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    @overload
+    def __getitem__(self, i: int) -> SstView: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> Views: ...
+
+    def __getitem__(self, i: int | slice) -> SstView | Views:
+        if isinstance(i, slice):
+            start, stop, step = i.indices(len(self))
+            if step != 1:
+                return self.take(np.arange(start, stop, step))
+            return Views(self.table, self.start + start, self.start + max(start, stop))
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        table, row = self.table, i + (self.start if i >= 0 else self.stop)
+        visible = int(table.visible[row])
+        return SstView(table.id[row], table.ssts[int(table.sst[row])], None if visible < 0 else table.ranges[visible])
+
+    def __iter__(self) -> Iterator[SstView]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Views):
+            return NotImplemented
+        if len(self) != len(other) or self.ids != other.ids or self.ssts() != other.ssts():
+            return False
+        mine, theirs = self.alone(), other.alone()
+        ranged = np.flatnonzero(mine.visible >= 0)
+        if not np.array_equal(ranged, np.flatnonzero(theirs.visible >= 0)):
+            return False
+        return mine.ranges.take(mine.visible[ranged]) == theirs.ranges.take(theirs.visible[ranged])
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Views({list(self)})" if len(self) < 4 else f"<{len(self)} views>"
+
+    @property
+    def ids(self) -> Ids:
+        return self.table.id.take(slice(self.start, self.stop))
+
+    def ssts(self) -> Ssts:
+        """The SST of each view, in the order of the views."""
+        return self.table.ssts.take(self.table.sst[self.start : self.stop])
+
+    @property
+    def sst_ids(self) -> Ids:
+        return self.table.ssts.id.take(self.table.sst[self.start : self.stop])
+
+    @property
+    def sizes(self) -> U64:
+        """The estimated size of each view's SST."""
+        return self.table.ssts.sizes[self.table.sst[self.start : self.stop]]
+
+    @property
+    def estimated_size(self) -> int:
+        return int(self.sizes.sum())
+
+    def find(self, id: Ulid) -> int | None:
+        """The place of the view with this id."""
+        ids = self.ids
+        found = np.flatnonzero((ids.high == np.uint64(id.high)) & (ids.low == np.uint64(id.low)))
+        return int(found[0]) if len(found) else None
+
+    def take(self, rows: I64) -> Views:
+        return Views(self.table.take(self.start + rows))
+
+    def where(self, keep: Mask) -> Views:
+        """The views for which ``keep`` is true."""
+        if keep.all():
+            return self
+        return self.take(np.flatnonzero(keep)) if keep.any() else NO_VIEWS
+
+    def without(self, ids: Iterable[Ulid]) -> Views:
+        """All but the views with these ids."""
+        unwanted = Ids.of(sorted(set(ids)))
+        return self.where(unwanted.find(self.ids) < 0)
+
+    def projected(self, keys: KeyRange) -> Views:
+        """The views cut down to ``keys``; those that have nothing there are gone."""
+        table = self.alone()
+        ranges: list[KeyRange] = []
+        # The new range of each old one, and of views that had none; -1 if nothing is left of it.
+        renumbered = np.full(len(table.ranges) + 1, -1, np.int64)
+        for row, old in enumerate([*(table.ranges[i] for i in range(len(table.ranges))), KeyRange()]):
+            cut = old.intersect(keys)
+            if cut is not None:
+                renumbered[row] = len(ranges)
+                ranges.append(cut)
+        visible = renumbered[table.visible]
+        kept = np.flatnonzero(visible >= 0)
+        cut_down = ViewTable(table.id.take(kept), table.ssts, table.sst[kept], Ranges.of(ranges), visible[kept])
+        return Views(cut_down).where(~cut_down.bounds().is_empty)
+
+
+def _joined(parts: list[Views]) -> list[Views]:
+    """The same, with neighbours that show one table joined first."""
+    groups: list[list[Views]] = []
+    for part in parts:
+        if groups and groups[-1][0].table is part.table:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return [Views.concat(group) for group in groups]
+
+
+def _rows(parts: Sequence[Views]) -> I64:
+    """The rows of all windows, one window after the other."""
+    lengths = np.array([len(part) for part in parts], np.int64)
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(np.array([part.start for part in parts], np.int64) - before, lengths) + np.arange(lengths.sum())
+
+
+NO_VIEWS = Views(ViewTable(Ids.of([]), NO_SSTS, np.empty(0, np.int64), NO_RANGES, np.empty(0, np.int64)))
