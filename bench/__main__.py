@@ -11,7 +11,7 @@ import importlib
 import json
 import sys
 
-NAMES = ["sst", "scan", "manifest", "startup"]
+NAMES = ["sst", "scan", "manifest", "live", "startup"]
 
 
 def main() -> int:
