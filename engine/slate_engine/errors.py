@@ -33,6 +33,16 @@ class Error(Exception):
         super().__init__(message)
         self.message = message
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross process boundaries (Spark executors); the default would call the class with its message alone.
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(cls: type[Error], args: tuple[object, ...], state: dict[str, object]) -> Error:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
 
 class TransactionError(Error):
     """A transaction lost against a concurrent one; begin again."""
@@ -79,14 +89,6 @@ class CorruptData(DataError):
         self.object = object
         self.offset = offset
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Errors cross process boundaries (Spark executors), and the default would replay ``args`` alone.
-        return _corrupt, (self.reason, self.object, self.offset)
-
-
-def _corrupt(reason: str, name: str, offset: int) -> CorruptData:
-    return CorruptData(reason, object=name, offset=offset)
-
 
 class UnsupportedFormat(DataError):
     """The object is well formed but of a version or kind that this engine does not know."""
@@ -96,4 +98,4 @@ class Fenced(ClosedError):
     """A newer writer has taken the database over; this one must not write any more, and nothing of it will be believed."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(f"detected newer DB client: {message}", CloseReason.FENCED)
+        super().__init__(f"Closed error: detected newer DB client: {message}", CloseReason.FENCED)

@@ -1,0 +1,1 @@
+"""Numbered objects and their boundaries."""

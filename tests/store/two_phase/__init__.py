@@ -1,0 +1,1 @@
+"""Two-phase CAS: its protocol step by step, its transactional stores, and both under contention."""
