@@ -61,7 +61,9 @@ class Cache:
         if done.cancelled() or done.exception() is not None:
             return
         value = done.result()
-        bytes_needed = size(value)
+        self._keep(key, value, size(value))
+
+    def _keep(self, key: Hashable, value: Any, bytes_needed: int) -> None:
         if bytes_needed > self.max_bytes:
             return
         self._values[key] = value, bytes_needed

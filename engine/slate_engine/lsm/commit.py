@@ -61,12 +61,13 @@ def _folded(rows: list[Row], operator: MergeOperator) -> Row:
     """One row of several in the order of their writing, of which at most the first is not a merge: the operands are
     folded with each other, and then onto what they build on."""
     base = rows[0]
-    if len(rows) == 1:
+    # A lone operand is shown to the operator, too: what it refuses must not get into the database.
+    if len(rows) == 1 and not base.flags & MERGE:
         return base
     if len({row.expire_ts for row in rows if not row.flags & TOMBSTONE}) > 1:
         raise InvalidError(
-            f"only one merge TTL per-key allowed in a batch: those of key {base.key!r} differ; write them in batches of "
-            "their own"
+            f"Invalid error: only one merge TTL per-key allowed in a batch: those of key {base.key!r} differ; write them in "
+            "batches of their own"
         )
     operand: bytes | None = None
     for row in rows:

@@ -15,19 +15,25 @@ from slate_engine.format.columns import I64, U64, Bytes
 from slate_engine.lsm.order import concat_bytes, key_order, run_bounds
 
 
-def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64 | I64], targets: Sequence[int]) -> list[bytes]:
+def cut_keys(
+    separators: Sequence[Bytes], sizes: Sequence[U64 | I64], targets: Sequence[int], *, backwards: bool = False
+) -> list[bytes]:
     """Keys that cut everything below these blocks into parts, the i-th of about ``targets[i]`` bytes (the last target
-    serves for all further parts).
+    serves for all further parts), counted from the first key on, or ``backwards`` from the last.
 
     ``separators[t]`` are the first keys of the blocks of table ``t`` and ``sizes[t]`` their bytes. A cut is one of the
     separators: part ``i`` holds the keys from cut ``i-1`` on and below cut ``i``.
     """
-    if not separators:
+    if not sum(len(column) for column in separators):
         return []
     keys = concat_bytes(separators)
     order = key_order(keys, run_bounds([len(column) for column in separators]))
     ordered = np.concatenate(sizes)[order].astype(np.int64)
-    before = np.cumsum(ordered) - ordered
+    return _from_the_end(keys, order, ordered, targets) if backwards else _from_the_start(keys, order, ordered, targets)
+
+
+def _from_the_start(keys: Bytes, order: I64, sizes: I64, targets: Sequence[int]) -> list[bytes]:
+    before = np.cumsum(sizes) - sizes
     cuts: list[bytes] = []
     start = 0
     while True:
@@ -39,3 +45,20 @@ def cut_keys(separators: Sequence[Bytes], sizes: Sequence[U64 | I64], targets: S
         if start == len(order):
             return cuts
         cuts.append(keys[int(order[start])])
+
+
+def _from_the_end(keys: Bytes, order: I64, sizes: I64, targets: Sequence[int]) -> list[bytes]:
+    turned = order[::-1]
+    behind = np.cumsum(sizes[::-1])
+    cuts: list[bytes] = []
+    start, done = 0, 0
+    while True:
+        goal = done + targets[min(len(cuts), len(targets) - 1)]
+        start = max(start, int(np.searchsorted(behind, goal, side="left")))
+        # Nothing is below the empty separator, which the first block of every table has.
+        if start == len(turned) or not keys[int(turned[start])]:
+            return cuts[::-1]
+        cuts.append(keys[int(turned[start])])
+        while start < len(turned) and keys[int(turned[start])] == cuts[-1]:
+            done = int(behind[start])
+            start += 1

@@ -23,6 +23,7 @@ from slate_engine.lsm.replay import replay_in_order, wal_ids
 from slate_engine.lsm.row import Row
 from slate_engine.lsm.segments import check_extractor
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.checkpoints import check_usable
 from slate_engine.state.epochs import claim_writer
 from slate_engine.state.manifest import Manifest
 from slate_engine.store.protocol import CREATE, Conflict
@@ -42,11 +43,12 @@ class Claim:
 async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
     """Fence all older writers off, and read what they left in the log."""
     epoch = await _claim_epoch(files, options)
-    fence = await _fence(files, epoch)
-    found = await files.manifests.read_latest()
-    _check_epoch(found.value, epoch)
+    fence = await fence_log(files, epoch)
     if options.max_parallel_writes > 1:
         await widen_window(files, options.max_parallel_writes)
+    # Looked at last: a successor that is not there yet will find the window as wide as we may use it.
+    found = await files.manifests.read_latest()
+    _check_epoch(found.value, epoch)
     manifest = found.value
     ids = range(manifest.replay_after_wal_id + 1, fence + 1)
     store = files.wal_store or files.store
@@ -59,13 +61,14 @@ async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
     await files.manifests.create_first(Manifest(segment_extractor_name=name))
 
     def claim(old: Manifest) -> Manifest:
+        check_usable(old)
         check_extractor(old, options.extractor)
         return claim_writer(old)
 
     return (await files.manifests.update(claim)).value.writer_epoch
 
 
-async def _fence(files: DatabaseFiles, epoch: int) -> int:
+async def fence_log(files: DatabaseFiles, epoch: int) -> int:
     """Put as many empty files in a row behind the log as a predecessor could have under way; the last one's id."""
     store = files.wal_store or files.store
     window = await read_window(files)

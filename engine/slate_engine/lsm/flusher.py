@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from slate_engine.errors import ClosedError, CloseReason, Error
+from slate_engine.errors import ClosedError, CloseReason, Error, UnavailableError
 from slate_engine.format.ids import Ulid
 from slate_engine.format.sst_build import BuiltSst, SstOptions, build_sst
 from slate_engine.lsm.memtable import Memtable
@@ -22,6 +22,7 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.retain import retain
 from slate_engine.lsm.segments import Segments
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.commit import Contended
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.ssts import SstHandle
 from slate_engine.state.tree import Tree
@@ -85,7 +86,9 @@ class Flusher:
         self._files = files
         self._options = options
         self._runtime = files.runtime
-        self.trouble: StoreUnavailable | None = None
+        self.trouble: UnavailableError | None = None
+        self.memtables_flushed = 0
+        self.bytes_flushed = 0
         self._task = asyncio.ensure_future(self._run())
 
     def stop(self) -> None:
@@ -116,16 +119,18 @@ class Flusher:
         committed = await self._patiently(
             lambda: self._files.manifests.update(lambda old: self._added(old, frozen, stored))
         )
+        self.memtables_flushed += 1
+        self.bytes_flushed += sum(sst.size for _, sst in built)
         owner.adopt(committed.id, committed.value, frozen)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until the store answers: the rows are kept in memory until then."""
+        """Try until the store answers and others let us through: the rows are kept in memory until then."""
         while True:
             try:
                 result = await attempt()
                 self.trouble = None
                 return result
-            except StoreUnavailable as trouble:
+            except (StoreUnavailable, Contended) as trouble:
                 if self.trouble is None:
                     log.warning("a memtable cannot be flushed, trying again: %s", trouble)
                 self.trouble = trouble

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from slate_engine.errors import InvalidError
 from slate_engine.format.filters import Bloom
+from slate_engine.lsm.cache import Cache
 from slate_engine.lsm.levels import Levels
 from slate_engine.lsm.paths import Paths
 from slate_engine.lsm.replay import replay, wal_frontier
@@ -15,6 +16,7 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.tables import DEFAULT_POLICIES, Tables
 from slate_engine.lsm.visible import MergeOperator
 from slate_engine.runtime import Runtime
+from slate_engine.state.checkpoints import check_usable
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import ManifestStore
 from slate_engine.store.protocol import NotFound, ObjectStore
@@ -30,12 +32,14 @@ class DatabaseFiles:
     operator: MergeOperator | None = None
     policies: Sequence[Bloom] = DEFAULT_POLICIES
     wal_store: ObjectStore | None = None
+    cache: Cache | None = None
+    """What has been read is kept here; databases may share one."""
     tables: Tables = field(init=False)
     manifests: ManifestStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.paths = Paths(self.path.strip("/"))
-        self.tables = Tables(self.store, self.paths, self.runtime, policies=self.policies)
+        self.tables = Tables(self.store, self.paths, self.runtime, cache=self.cache, policies=self.policies)
         self.manifests = ManifestStore.open(self.store, self.paths.root, self.runtime)
 
     async def manifest(self) -> Manifest:
@@ -50,10 +54,7 @@ class DatabaseFiles:
     async def latest(self) -> Snapshot:
         """The newest state, with what is only in the WAL yet."""
         manifest = await self.manifest()
-        if not manifest.initialized:
-            raise InvalidError(
-                f"database {self.path!r} is not initialized: its clone is unfinished, or it was destroyed"
-            )
+        check_usable(manifest)
         last = await wal_frontier(self.wal_store or self.store, self.paths, manifest.replay_after_wal_id)
         return await self.at(manifest, last)
 

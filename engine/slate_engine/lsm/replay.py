@@ -42,8 +42,9 @@ async def wal_ids(store: ObjectStore, paths: Paths, after: int) -> list[int]:
     directory = paths.wal_directory + "/"
     ids: list[int] = []
     async for page in store.list(directory, start_after=paths.wal(after)):
-        stems = (meta.key.removeprefix(directory).partition(".")[0] for meta in page)
-        ids += [int(stem) for stem in stems if stem.isdecimal()]
+        stems = ((meta.key, meta.key.removeprefix(directory).partition(".")[0]) for meta in page)
+        # Only the very name counts: a copy of a file beside it must not look like the file again, nor end the WAL.
+        ids += [int(stem) for key, stem in stems if stem.isdecimal() and key == paths.wal(int(stem))]
     return ids
 
 

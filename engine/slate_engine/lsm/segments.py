@@ -18,12 +18,15 @@ def check_extractor(manifest: Manifest, extractor: PrefixExtractor | None) -> No
     ours = extractor.name() if extractor else None
     if manifest.segment_extractor_name != ours:
         raise InvalidError(
-            f"segment extractor configuration mismatch: the database has {manifest.segment_extractor_name!r} and was opened "
-            f"with {ours!r}; open it with the extractor that it was created with"
+            "Invalid error: segment extractor configuration mismatch "
+            f"(persisted: {manifest.segment_extractor_name!r}, configured: {ours!r}): open the database with the extractor "
+            "that it was created with"
         )
     for segment in manifest.segments:
         if extractor is not None and extractor.prefix_len(Point(segment.prefix)) != len(segment.prefix):
-            raise InvalidError(f"segment extractor {ours!r} does not recognise the stored segment {segment.prefix!r}")
+            raise InvalidError(
+                f"Invalid error: segment prefix {segment.prefix!r} is not recognized by the configured extractor {ours!r}"
+            )
 
 
 class Segments:
@@ -45,7 +48,8 @@ class Segments:
             clash = next((other for other in around if other.startswith(prefix) or prefix.startswith(other)), None)
             if clash is not None:
                 raise InvalidError(
-                    f"segment {prefix!r} and segment {clash!r} overlap; the extractor must not nest prefixes"
+                    f"Invalid error: segment prefix {prefix!r} would nest with existing segment {clash!r}; the extractor "
+                    "must not give a prefix of another one"
                 )
             insort(self.prefixes, prefix)
 
@@ -53,7 +57,10 @@ class Segments:
         assert self._extractor is not None
         length = self._extractor.prefix_len(Point(key))
         if not length:
-            raise InvalidError(f"segment extractor {self._extractor.name()!r} finds no segment for key {key!r}")
+            raise InvalidError(
+                f"Invalid error: segment extractor produced an empty prefix for key {key!r}; every key of this database "
+                f"must have one by {self._extractor.name()!r}"
+            )
         return key[:length]
 
     def split(self, rows: Rows) -> list[tuple[bytes, Rows]]:

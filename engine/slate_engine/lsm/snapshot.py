@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
@@ -66,8 +67,8 @@ class Snapshot:
         """The same state as it was seen at ``seq``."""
         return replace(self, max_seq=min(seq, self.max_seq))
 
-    async def get(self, key: bytes) -> Row | None:
-        """What a reader sees of ``key``: a value row, or nothing."""
+    async def get(self, key: bytes, *, keep: bool = True) -> Row | None:
+        """What a reader sees of ``key``: a value row, or nothing. ``keep`` leaves the blocks it read in the cache."""
         versions: list[Row] = []
         for memory in self.memory:
             if _reaches_base(versions, memory.versions(key, self.max_seq)):
@@ -76,7 +77,7 @@ class Snapshot:
             table = self.open_table(view)
             found = table.cached_versions(key, self.max_seq)
             if found is None:
-                found = await table.versions(key, self.max_seq)
+                found = await table.versions(key, self.max_seq, keep=keep)
             if found and _reaches_base(versions, found):
                 break
         return self._resolved(key, versions)
@@ -95,17 +96,18 @@ class Snapshot:
         values: bool = True,
         descending: bool = False,
         parts: Sequence[int] = GENTLE_PARTS,
-    ) -> AsyncIterator[Rows]:
+    ) -> AsyncGenerator[Rows, None]:
         """The visible rows of ``wanted`` in key order, some at a time; the next parts are read while one is used. Without
         ``values`` they are neither decoded nor merged, and are empty."""
         pending: deque[asyncio.Task[Rows]] = deque()
         try:
-            async for part in self._parts(wanted, descending, parts):
-                pending.append(asyncio.ensure_future(self._read(part, values, descending)))
-                if len(pending) > PARTS_AHEAD:
-                    rows = await pending.popleft()
-                    if len(rows):
-                        yield rows
+            async with aclosing(self._parts(wanted, descending, parts)) as planned:
+                async for part in planned:
+                    pending.append(asyncio.ensure_future(self._read(part, values, descending)))
+                    if len(pending) > PARTS_AHEAD:
+                        rows = await pending.popleft()
+                        if len(rows):
+                            yield rows
             while pending:
                 rows = await pending.popleft()
                 if len(rows):
@@ -116,12 +118,13 @@ class Snapshot:
 
     async def scan_arrow(
         self, wanted: KeyRange = ALL, columns: Sequence[str] = COLUMNS, *, large: bool = True
-    ) -> AsyncIterator[pa.RecordBatch]:
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         """The same as Arrow record batches; without ``value`` among the columns no value is read."""
-        async for rows in self.scan(wanted, values="value" in columns, parts=LARGE_PARTS):
-            yield record_batch(rows, columns, large=large)
+        async with aclosing(self.scan(wanted, values="value" in columns, parts=LARGE_PARTS)) as batches:
+            async for rows in batches:
+                yield record_batch(rows, columns, large=large)
 
-    async def _parts(self, wanted: KeyRange, descending: bool, sizes: Sequence[int]) -> AsyncIterator[KeyRange]:
+    async def _parts(self, wanted: KeyRange, descending: bool, sizes: Sequence[int]) -> AsyncGenerator[KeyRange, None]:
         """``wanted`` cut into ranges of about these many bytes each."""
         for window in _ordered(self._windows(wanted), descending):
             tables = [
@@ -133,6 +136,7 @@ class Snapshot:
                 [blocks.first_keys.slice(*span) for blocks, span in zip(maps, spans, strict=True)],
                 [(blocks.ends - blocks.starts)[slice(*span)] for blocks, span in zip(maps, spans, strict=True)],
                 sizes,
+                backwards=descending,
             )
             for part in _ordered(_between(window, cuts), descending):
                 yield part

@@ -1,7 +1,7 @@
 """One SST in the store, read a part at a time.
 
 The manifest says where its index, filters and statistics are, so nothing is fetched that is not needed: a point read
-costs at most one GET for the index and filters and one for a block, and nothing when they are cached.
+costs at most one GET each for the filters, the index and a block, and nothing when they are cached.
 """
 
 from __future__ import annotations
@@ -21,12 +21,27 @@ from slate_engine.lsm.order import lower_bound, point_span, upper_bound
 from slate_engine.lsm.row import Row, find_versions
 from slate_engine.runtime import Runtime
 from slate_engine.state.ssts import SstHandle
-from slate_engine.store.protocol import ObjectStore
+from slate_engine.store.protocol import NotFound, ObjectStore
 
 INLINE_BYTES = 64 * 1024
 """Less than this is decoded at once: handing it to a thread would take longer."""
 
 Filters = list[tuple[Bloom, BloomFilter]]
+
+
+class MissingSst(NotFound):
+    """An SST that a manifest shows is not in the store any more."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.message = (
+            f"SST {key} does not exist, although the manifest that was read refers to it: garbage collection has gone past "
+            "that manifest, or somebody deleted the object. Read the newest state, or hold a checkpoint while you read"
+        )
+        self.args = (self.message,)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return MissingSst, (self.key,)
 
 
 class Table:
@@ -81,17 +96,19 @@ class Table:
         first, last = block_span(await self.blocks(), wanted)
         return cut(await self.rows(first, last, values=values), wanted)
 
-    async def versions(self, key: bytes, max_seq: int) -> list[Row]:
-        """The versions of ``key`` at or below ``max_seq``, newest first. What was read for it stays in the cache."""
+    async def versions(self, key: bytes, max_seq: int, *, keep: bool = True) -> list[Row]:
+        """The versions of ``key`` at or below ``max_seq``, newest first. What was read for it stays in the cache, its blocks
+        only if they are to be kept."""
         found = self.cached_versions(key, max_seq)
         while found is None:
             if not may_have(await self.filters(), key):
                 return []
             first, last = point_span((await self.blocks()).first_keys, key)
-            await asyncio.gather(*(self._block(number) for number in range(first, last)))
+            if keep:
+                await self.keep_blocks(first, last)
             found = self.cached_versions(key, max_seq)
             if found is None:
-                # The cache is too small to keep them; it does not have to.
+                # They are not to be kept, or the cache is too small for them.
                 rows = await self.rows(first, last)
                 return list(find_versions(rows, key, max_seq))
         return found
@@ -117,6 +134,10 @@ class Table:
             found += find_versions(rows, key, max_seq)
         return found
 
+    async def keep_blocks(self, first: int, last: int) -> None:
+        """Bring the blocks ``[first, last)`` into the cache."""
+        await asyncio.gather(*(self._block(number) for number in range(first, last)))
+
     async def _block(self, number: int) -> Rows:
         return await self._cache.get(
             (self.key, number), lambda: self.rows(number, number + 1), lambda rows: rows.nbytes + 1024
@@ -132,7 +153,10 @@ class Table:
         return choose(read_filters(section, info, object=self.key), self._policies)
 
     async def _read(self, offset: int, length: int) -> memoryview:
-        (data,) = await self._store.get_ranges(self.key, [(offset, offset + length)])
+        try:
+            (data,) = await self._store.get_ranges(self.key, [(offset, offset + length)])
+        except NotFound:
+            raise MissingSst(self.key) from None
         return memoryview(data)
 
     def _decode(self, data: memoryview, base: int, starts: I64, ends: I64, values: bool) -> Rows:

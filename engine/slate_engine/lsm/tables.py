@@ -30,7 +30,7 @@ class Tables:
         cache: Cache | None = None,
         policies: Sequence[Bloom] = DEFAULT_POLICIES,
     ) -> None:
-        self.cache = cache or Cache(CACHE_BYTES)
+        self.cache = Cache(CACHE_BYTES) if cache is None else cache
         self._store = store
         self._paths = paths
         self._runtime = runtime

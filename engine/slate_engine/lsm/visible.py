@@ -104,8 +104,8 @@ def fold(key: bytes, versions: Sequence[Row], operator: MergeOperator | None) ->
     with the metadata that SlateDB gives it."""
     if operator is None:
         raise InvalidError(
-            f"key {key!r} holds merge operands and no merge operator was given; open the database with the operator "
-            "that it was written with"
+            "Invalid error: merge operator missing. A merge operator is required to read merge operands: open the database "
+            f"with the one that key {key!r} was written with"
         )
     base = versions[-1]
     value = None if base.flags & (MERGE | TOMBSTONE) else base.value

@@ -90,6 +90,8 @@ class WalWriter:
         self._closing = False
         self._error: Error | None = None
         self.trouble: StoreUnavailable | None = None
+        self.files_stored = 0
+        self.bytes_stored = 0
         self.last_stored_id = next_id - 1
         self.durable_seq = durable_seq
         self._task = asyncio.ensure_future(self._run())
@@ -204,6 +206,8 @@ class WalWriter:
             try:
                 await self._store.put(key, data, CREATE)
                 self.trouble = None
+                self.files_stored += 1
+                self.bytes_stored += len(data)
                 return
             except Conflict:
                 # An attempt whose outcome nobody could tell may have been ours after all.

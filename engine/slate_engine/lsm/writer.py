@@ -16,8 +16,17 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from slate_engine.errors import ClosedError, CloseReason, Error, Fenced, InvalidError, TransactionError
+from slate_engine.errors import (
+    ClosedError,
+    CloseReason,
+    Error,
+    Fenced,
+    InvalidError,
+    TransactionError,
+    UnavailableError,
+)
 from slate_engine.lsm.commit import Change, commit_rows
 from slate_engine.lsm.fencing import Claim, claim_database
 from slate_engine.lsm.flusher import Flusher, FrozenMemtable
@@ -30,13 +39,27 @@ from slate_engine.lsm.signal import Signal
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import Table
 from slate_engine.lsm.transactions import Transaction, Transactions
+from slate_engine.lsm.visible import MergeOperator
 from slate_engine.lsm.wal_writer import WalFile, WalWriter
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.commit import Versioned
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.views import SstView
 from slate_engine.store.protocol import StoreUnavailable
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a writer has done so far, in numbers that only grow."""
+
+    bytes_written: int
+    waits_for_room: int
+    memtables_flushed: int
+    l0_bytes: int
+    wal_files: int
+    wal_bytes: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +109,9 @@ class Writer:
         self._changed = Signal()
         self._error: ClosedError | None = None
         self._replaying = False
+        self._bytes_written = 0
+        self._waits_for_room = 0
+        self._latest: tuple[State, Snapshot] | None = None
         self.state = self._state_of(claim.manifest_id, claim.manifest, Memtable())
         self._wal: WalWriter | None = None
         if options.wal_enabled:
@@ -124,16 +150,22 @@ class Writer:
     def _commit(self, changes: Sequence[Change], seq: int, transaction: Transaction | None) -> Commit:
         self.check_open()
         if seq and seq <= self._last_seq:
-            raise InvalidError(f"sequence number {seq} is not greater than the last one, {self._last_seq}")
-        if transaction is not None and (key := self._transactions.conflict(transaction)) is not None:
-            raise TransactionError(f"Transaction error: transaction conflict over key {key!r}; begin again")
+            raise InvalidError(
+                "Invalid error: invalid sequence number, must be greater than the current max. "
+                f"provided=`{seq}`, current=`{self._last_seq}`"
+            )
+        if transaction is not None:
+            self.check_conflict(transaction)
         seq = seq or self._last_seq + 1
         now = max(self._runtime.now_ms(), self._tick)
         rows = commit_rows(changes, seq, now, self._options.operator)
         keys = [row.key for row in rows]
         self._segments.add(keys)
         file = self._wal.append(rows) if self._wal is not None else None
-        self.state.active.insert(rows)
+        active = self.state.active
+        before = active.payload_bytes
+        active.insert(rows)
+        self._bytes_written += active.payload_bytes - before
         self._last_seq, self._tick = seq, now
         self._transactions.committed(keys, seq)
         if self._memtable_is_full():
@@ -180,17 +212,36 @@ class Writer:
         return self.unflushed_bytes >= self._options.max_unflushed_bytes
 
     async def _wait_for_room(self) -> None:
+        self._waits_for_room += 1
+        await self.until(self._has_room)
+
+    def _has_room(self) -> bool:
+        if self._error is not None or not self._must_wait():
+            return True
+        # Whoever waited before us may have filled the memtable that came after the flush: that has to go, too.
         self.freeze()
-        await self.until(lambda: self._error is not None or not self._must_wait())
+        return False
 
     # --- durability ----------------------------------------------------------------------------------------------
+
+    @property
+    def tally(self) -> Tally:
+        wal, flusher = self._wal, self._flusher
+        return Tally(
+            self._bytes_written,
+            self._waits_for_room,
+            flusher.memtables_flushed,
+            flusher.bytes_flushed,
+            wal.files_stored if wal is not None else 0,
+            wal.bytes_stored if wal is not None else 0,
+        )
 
     @property
     def durable_seq(self) -> int:
         return max(self._flushed_seq, self._wal.durable_seq if self._wal is not None else 0)
 
     @property
-    def trouble(self) -> StoreUnavailable | None:
+    def trouble(self) -> UnavailableError | None:
         """Why nothing becomes durable at the moment, if that is so."""
         return (self._wal.trouble if self._wal is not None else None) or self._flusher.trouble
 
@@ -219,6 +270,12 @@ class Writer:
         self.freeze()
         await self.flushed(seq)
 
+    async def durable(self, seq: int) -> None:
+        """Wait until everything up to ``seq`` is durable, without asking for it."""
+        await self.until(lambda: self._error is not None or self.durable_seq >= seq)
+        if self.durable_seq < seq and self._error is not None:
+            raise self._error
+
     async def flushed(self, seq: int) -> None:
         """Wait until L0 holds everything up to ``seq``."""
         await self.until(lambda: self._error is not None or self._flushed_seq >= seq)
@@ -231,16 +288,25 @@ class Writer:
         """What has been committed by now."""
         self.check_open()
         state = self.state
-        memory = (state.active, *(frozen.memtable for frozen in state.frozen))
         seq = self.durable_seq if durable_only else self._last_seq
-        return Snapshot(memory, state.levels, state.open_table, seq, self._options.operator)
+        known = self._latest
+        if known is not None and known[0] is state and known[1].max_seq == seq:
+            return known[1]
+        memory = (state.active, *(frozen.memtable for frozen in state.frozen))
+        snapshot = Snapshot(memory, state.levels, state.open_table, seq, self._options.operator)
+        self._latest = (state, snapshot)
+        return snapshot
 
     def pin(self, holder: object) -> Snapshot:
         """A snapshot whose versions survive flushes and compactions as long as ``holder`` lives."""
         snapshot = self.snapshot()
-        self._snapshots[snapshot.max_seq] += 1
-        weakref.finalize(holder, self._unpin, snapshot.max_seq)
+        self.hold(holder, snapshot.max_seq)
         return snapshot
+
+    def hold(self, holder: object, seq: int) -> None:
+        """What is seen at ``seq`` now is seen at it as long as ``holder`` lives."""
+        self._snapshots[seq] += 1
+        weakref.finalize(holder, self._unpin, seq)
 
     def _unpin(self, seq: int) -> None:
         self._snapshots[seq] -= 1
@@ -250,6 +316,11 @@ class Writer:
     def begin(self) -> Transaction:
         self.check_open()
         return self._transactions.begin(self._last_seq)
+
+    def check_conflict(self, transaction: Transaction) -> None:
+        """Raises if the transaction has lost against what was committed since it began."""
+        if (key := self._transactions.conflict(transaction)) is not None:
+            raise TransactionError(f"Transaction error: transaction conflict over key {key!r}; begin again")
 
     def end(self, transaction: Transaction) -> None:
         self._transactions.end(transaction)
@@ -262,6 +333,10 @@ class Writer:
     # --- what others did -----------------------------------------------------------------------------------------
 
     @property
+    def operator(self) -> MergeOperator | None:
+        return self._options.operator
+
+    @property
     def segments(self) -> Segments:
         return self._segments
 
@@ -272,6 +347,7 @@ class Writer:
         if manifest_id > self.state.manifest_id or flushed is not None:
             kept = tuple(each for each in self.state.frozen if each is not flushed)
             self.state = replace(self._state_of(manifest_id, manifest, self.state.active), frozen=kept)
+            self._latest = None  # it would keep the flushed memtable alive
         self._changed.tell()
 
     def _state_of(self, manifest_id: int, manifest: Manifest, active: Memtable) -> State:
@@ -285,13 +361,28 @@ class Writer:
                 "open the database again to take it back"
             )
 
+    async def refresh(self) -> None:
+        """Look at the newest manifest now."""
+        newest = await self._files.manifests.read_latest()
+        self.check_epoch(newest.value)
+        self.adopt(newest.id, newest.value)
+
+    async def update_manifest(self, transition: Callable[[Manifest], Manifest]) -> Versioned[Manifest]:
+        """Commit a change to the manifest, as the writer that it belongs to."""
+
+        def checked(old: Manifest) -> Manifest:
+            self.check_epoch(old)
+            return transition(old)
+
+        committed = await self._files.manifests.update(checked)
+        self.adopt(committed.id, committed.value)
+        return committed
+
     async def _poll(self) -> None:
         while True:
             await self._runtime.sleep(self._options.manifest_poll_interval)
             try:
-                newest = await self._files.manifests.read_latest()
-                self.check_epoch(newest.value)
-                self.adopt(newest.id, newest.value)
+                await self.refresh()
             except StoreUnavailable as trouble:
                 log.warning("the manifest cannot be read at the moment: %s", trouble)
             except Error as error:
@@ -351,17 +442,20 @@ class Writer:
     def _wal_advanced(self) -> None:
         if self._memtable_is_full():
             self.freeze()
+        self._changed.tell()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for room, for a flush, for another manifest, or for the end."""
         await self._changed.until(condition)
 
     def _take_replayed(self, rows: Iterable[Row]) -> None:
-        """What the WAL held goes back into memory, and on to L0 if it is much."""
+        """What the WAL held goes back into memory, and on to L0 if it is much. A memtable ends between commits only: L0 is
+        taken to hold every row of the last sequence number that it holds, and nobody would look for the others."""
         self._replaying = True
-        for row in rows:
-            self._segments.add([row.key])
-            self.state.active.insert([row])
+        for _, commit in groupby(rows, key=lambda row: row.seq):
+            whole = list(commit)
+            self._segments.add(row.key for row in whole)
+            self.state.active.insert(whole)
             if self.state.active.payload_bytes >= self._options.l0_sst_size_bytes:
                 self.freeze()
         self._replaying = False

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from slate_engine.errors import InvalidError
 from slate_engine.state.manifest import THIS_MANIFEST, Checkpoint, Manifest
+from slate_engine.state.tombstone import check_alive
 
 
 class CheckpointMissing(InvalidError):
@@ -28,10 +29,17 @@ class CheckpointExpired(InvalidError):
 
 
 class NotInitialized(InvalidError):
-    """The database is a clone under construction, or was destroyed."""
+    """The database is a clone under construction."""
 
     def __init__(self) -> None:
-        super().__init__("the database is not initialized: finish the clone that makes it, or restore it")
+        super().__init__("the database is not initialized: finish the clone that makes it, or destroy it")
+
+
+def check_usable(manifest: Manifest) -> None:
+    """Raise unless this is a whole, living database: neither destroyed nor a clone under construction."""
+    check_alive(manifest)
+    if not manifest.initialized:
+        raise NotInitialized
 
 
 def with_checkpoint(
@@ -48,8 +56,7 @@ def with_checkpoint(
     One with this ``id`` may exist already, because the answer to the same request was lost: then nothing changes."""
     if manifest.checkpoint(id) is not None:
         return manifest
-    if not manifest.initialized:
-        raise NotInitialized
+    check_usable(manifest)
     manifest_id = THIS_MANIFEST
     if source is not None:
         original = _found(manifest, source)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from slate_engine.errors import InvalidError, UnavailableError
 from slate_engine.runtime import Runtime
@@ -30,8 +29,7 @@ class NothingStored(InvalidError):
     """There is no database here yet, or the path is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Versioned(Generic[T]):
+class Versioned(NamedTuple, Generic[T]):
     """A value, and the number of the object that holds it."""
 
     id: int
@@ -49,6 +47,11 @@ class StateStore(ABC, Generic[T]):
         self._runtime = runtime
         self._patience = patience
         self._known: tuple[Buffer, T] | None = None
+
+    @property
+    def objects(self) -> NumberedObjects:
+        """The objects themselves: for garbage collection, which wants their ages and not their contents."""
+        return self._objects
 
     @abstractmethod
     def _decode(self, data: Buffer, *, object: str) -> T: ...
@@ -86,7 +89,10 @@ class StateStore(ABC, Generic[T]):
             return await self.read_latest()
 
     async def update(self, transition: Callable[[T], T]) -> Versioned[T]:
-        """Commit what ``transition`` makes of the newest value. If it returns its very argument, nothing is written."""
+        """Commit what ``transition`` makes of the newest value. If it returns its very argument, nothing is written.
+
+        An error of the store may leave open whether the change was committed. A transition that knows its own work again
+        (and then returns its argument) can simply be tried once more."""
         deadline = self._runtime.monotonic() + self._patience
         delay = 0.005
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slate_engine.format.columns import I64, U64
-from slate_engine.state.views import ViewTable
+from slate_engine.state.view_table import ViewTable
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from slate_engine.errors import InvalidError
+from slate_engine.format.flatbuf.spans import Spans
 from slate_engine.format.ids import Ids
 from slate_engine.format.key_range import BoundType
 from slate_engine.state.flat import FlatTrees
-from slate_engine.state.views import Mask
+from slate_engine.state.view_table import Mask
 
 if TYPE_CHECKING:
     from slate_engine.state.manifest import Manifest
@@ -75,14 +76,25 @@ def _flaw_of_runs(flat: FlatTrees) -> Flaw | None:
         return None
     bounds = flat.views.bounds()
     before, after = slice(start, -1), slice(start + 1, None)
-    overlap = bounds.upper.take(before).compare(bounds.lower.take(after)) > 0
+    upper, lower = bounds.upper.take(before), bounds.lower.take(after)
     # An SST of an old version does not know its last key; then at least the first ones must ascend.
-    overlap &= bounds.upper.present[before]
-    overlap |= bounds.lower.take(before).compare(bounds.lower.take(after)) > 0
+    overlap = (upper.compare(lower) > 0) & upper.present
+    overlap &= ~(bounds.open[before] & _is_next_key(upper, lower))
+    overlap |= bounds.lower.take(before).compare(lower) > 0
     last_of_run = flat.view_offsets[1:-1]
     overlap[last_of_run[(last_of_run > 0) & (last_of_run <= len(overlap))] - 1] = False
     flaw = _first(overlap, "two SSTs of a sorted run overlap")
     return None if flaw is None or flaw.view is None else Flaw(flaw.reason, flaw.view + start + 1)
+
+
+def _is_next_key(keys: Spans, of: Spans) -> Mask:
+    """Whether a key is the very next one after the other, that is, the other and a zero byte. Before it and from the
+    other on there is one key only, which neighbours may share."""
+    ends_with_zero = np.zeros(len(keys), np.bool_)
+    longer = np.flatnonzero(keys.length == of.length + 1)
+    ends_with_zero[longer] = keys.data[keys.start[longer] + of.length[longer]] == 0
+    same_before: Mask = Spans(keys.data, keys.start, keys.length - 1).compare(of) == 0
+    return same_before & ends_with_zero
 
 
 def _flaw_of_segments(prefixes: Sequence[bytes]) -> Flaw | None:
@@ -113,7 +125,8 @@ def check_succession(before: Manifest, after: Manifest) -> None:
     if after.writer_epoch < before.writer_epoch or after.compactor_epoch < before.compactor_epoch:
         raise InvalidManifest("an epoch must not go back: it fences those who had a smaller one")
     watermark = before.trees.newest_l0_ms
-    if after.trees is before.trees or watermark is None:
+    # While a clone is under construction its parents keep what it shows, whatever its age.
+    if after.trees is before.trees or watermark is None or not before.initialized:
         return
     known = Ids.concat([tree.l0.sst_ids for tree in before.trees])
     order = known.order()

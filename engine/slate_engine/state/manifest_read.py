@@ -19,7 +19,8 @@ from slate_engine.state.sst_tables import read_ids, read_ranges, read_ssts, read
 from slate_engine.state.ssts import Ssts
 from slate_engine.state.tracker import EMPTY_TRACKER, SequenceTracker
 from slate_engine.state.tree import Segment, SortedRun, Tree, Trees
-from slate_engine.state.views import Views, ViewTable
+from slate_engine.state.view_table import ViewTable
+from slate_engine.state.views import Views
 
 
 def decode_manifest(data: Buffer, *, object: str) -> Manifest:

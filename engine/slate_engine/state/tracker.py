@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from slate_engine.errors import CorruptData, UnsupportedFormat
 from slate_engine.format.columns import I64, U8, U64
@@ -25,7 +26,6 @@ _MOST_POINTS = 128 * CAPACITY
 """Far more than anybody records; a bound on what a corrupt count can make us allocate."""
 
 _VERSION = 1
-_LEAST_TURN, _GREATEST_TURN = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class SequenceTracker:
     def encode(self) -> bytes:
         """The wire has no code for a step that differs by more than 32 bits from the one before; SlateDB 0.17 writes
         wrong data there, and cannot read the version that can. So the points before such a leap are given up."""
-        first = max(_encodable_from(self.seq.view(np.int64)), _encodable_from(self.time_s))
+        first = _encodable_from(self.seq.view(np.int64), self.time_s)
         count = len(self) - first
         # The longest code takes 36 bits.
         out = np.zeros(5 + 2 * (12 + (36 * count + 7) // 8), np.uint8)
@@ -116,17 +116,26 @@ def _neighbour(column: U64 | I64, value: np.uint64 | np.int64, *, round_up: bool
     return place - 1 if place > 0 and not round_up else None
 
 
-def _encodable_from(values: I64) -> int:
-    """The first value from which on all the steps can be written."""
-    if len(values) < 2:
+def _encodable_from(seq: I64, time_s: I64) -> int:
+    """The first point from which on all the steps of both columns can be written."""
+    if len(seq) < 2:
         return 0
-    steps = np.diff(values)
-    turns = np.diff(steps, prepend=0)
-    too_sharp = np.flatnonzero((turns < _LEAST_TURN) | (turns > _GREATEST_TURN))
+    points: I64 = np.stack([seq, time_s])
+    steps: I64 = points[:, 1:] - points[:, :-1]
+    turns: I64 = steps.copy()
+    turns[:, 1:] -= steps[:, :-1]
+    too_sharp = np.flatnonzero(~_in_32_bits(turns))
     first = int(too_sharp[-1]) if len(too_sharp) else 0
     # The first step is written whole. Later ones may be longer, as long as they do not differ much from those before.
-    short = np.flatnonzero((steps[first:] >= _LEAST_TURN) & (steps[first:] <= _GREATEST_TURN))
-    return first + int(short[0]) if len(short) else len(values) - 1
+    short = np.flatnonzero(_in_32_bits(steps[:, first:]))
+    return first + int(short[0]) if len(short) else len(seq) - 1
+
+
+def _in_32_bits(numbers: I64) -> npt.NDArray[np.bool_]:
+    """Of each column of the two rows, whether both numbers fit."""
+    fits: npt.NDArray[np.bool_] = (numbers >= -(2**31)) & (numbers < 2**31)
+    both: npt.NDArray[np.bool_] = fits[0] & fits[1]
+    return both
 
 
 @kernel

@@ -15,7 +15,8 @@ from slate_engine.format.key_range import Bound, BoundType, KeyRange
 from slate_engine.state.flat import FlatTrees
 from slate_engine.state.invariants import Flaw, find_flaw
 from slate_engine.state.ssts import Ssts
-from slate_engine.state.views import NO_VIEWS, KeyBounds, Views
+from slate_engine.state.view_table import KeyBounds
+from slate_engine.state.views import NO_VIEWS, Views
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from slate_engine.format.kernel import kernel
 
 PROBLEMS = (
     "",
-    "the buffer ends here, in the middle of a value",
+    "the buffer ends in the middle of what begins here",
     "a value is not aligned to its size",
     "a vtable lies outside of the buffer or has an odd length",
     "a required field is missing",
@@ -122,7 +122,7 @@ def scalars(
                 out[field, i] = defaults[field]
                 continue
             if at + width > size:
-                return SHORT, at, field
+                return SHORT, table, field
             if at & (width - 1):
                 return MISALIGNED, at, field
             value = _number(data, at, width)
@@ -146,7 +146,7 @@ def follow(data: U8, tables: I64, slot: int, required: bool, out: I64) -> Found:
                 return MISSING, tables[i]
             continue
         if at + 4 > size:
-            return SHORT, at
+            return SHORT, tables[i]
         if at & 3:
             return MISALIGNED, at
         target = at + _u32(data, at)

@@ -10,11 +10,14 @@ a child that occurs twice may be given by the same ref.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from slate_engine.errors import InvalidError
 from slate_engine.format.columns import I64, U8, U64
 from slate_engine.format.flatbuf import lay
 from slate_engine.format.flatbuf.field import Field, Kind
@@ -22,6 +25,9 @@ from slate_engine.format.flatbuf.spans import Spans
 
 Refs = I64
 """Distances from the end of the buffer; 0 where there is nothing."""
+
+MOST_BYTES = 2**31 - 1
+"""Offsets to vtables are signed."""
 
 Column = npt.NDArray[np.generic]
 
@@ -39,41 +45,30 @@ class Builder:
     def tables(self, n: int, columns: Mapping[Field, Column | int]) -> Refs:
         """Add ``n`` tables. Each column has a value for every table: a number, or the ref of a child; a single number
         stands for all."""
-        fields = list(columns)
+        if n == 0:
+            return np.empty(0, np.int64)
+        fields = tuple(columns)
+        plan = _plan(fields)
         values = np.empty((len(fields), n), np.int64)
-        for row, field in enumerate(fields):
-            column = columns[field]
+        for row, column in enumerate(columns.values()):
             values[row] = _wrapped(column) if isinstance(column, int) else column
-        widths = np.array([field.width for field in fields], np.int64)
-        offset = np.array([field.kind is not Kind.SCALAR for field in fields], np.bool_)
-        always = np.array([field.optional for field in fields], np.bool_)
-        defaults = np.array([field.default for field in fields], np.int64)
         masks = np.empty(n, np.int64)
-        lay.presence(values, defaults, always, masks)
-        shapes = masks[:1] if n and (masks == masks[0]).all() else np.unique(masks)
-        shape_of = np.searchsorted(shapes, masks)
-        places = np.zeros((len(shapes), len(fields)), np.int64)
-        sizes = np.empty(len(shapes), np.int64)
-        wide = np.zeros(len(shapes), np.bool_)
-        vtables = np.empty(len(shapes), np.int64)
-        for i, mask in enumerate(shapes.tolist()):
-            place = 4
-            for width in (2, 1, 4, 8):
-                if width == 4:
-                    place += -place % 4
-                for row, field in enumerate(fields):
-                    if mask >> row & 1 and field.width == width:
-                        places[i, row] = place
-                        place += width
-                        wide[i] = width == 8
-            sizes[i] = place
-            vtables[i] = self._vtable(place, {f.slot: int(places[i, r]) for r, f in enumerate(fields)})
+        lay.presence(values, plan.defaults, plan.always, masks)
+        distinct = masks[:1] if (masks == masks[0]).all() else np.unique(masks)
+        shapes = [_shape(fields, mask) for mask in distinct.tolist()]
+        shape_of = np.searchsorted(distinct, masks)
+        wide = np.array([shape.wide for shape in shapes], np.bool_)
         if wide.any():
             self._alignment = 8
+        vtables = np.array([self._vtable(shape.vtable) for shape in shapes], np.int64)
+        places = np.array([shape.places for shape in shapes], np.int64)
+        sizes = np.array([shape.size for shape in shapes], np.int64)
         refs = np.empty(n, np.int64)
         self._size = lay.place_tables(shape_of, sizes, wide, self._size, refs)
         self._fill.append(
-            lambda out, start: lay.fill_tables(out, start, refs, shape_of, vtables, places, widths, offset, values)
+            lambda out, start: lay.fill_tables(
+                out, start, refs, shape_of, vtables, places, plan.widths, plan.offset, values
+            )
         )
         return refs
 
@@ -109,6 +104,8 @@ class Builder:
         # from the end is so from the start.
         size = self._size + self._vtables_size + 4
         size += -size % self._alignment
+        if size > MOST_BYTES:
+            raise InvalidError(f"a FlatBuffer holds 2 GiB at the most, and this would take {size} bytes")
         out = np.zeros(len(prefix) + size, np.uint8)
         out[: len(prefix)] = np.frombuffer(prefix, np.uint8)
         for fill in self._fill:
@@ -123,20 +120,66 @@ class Builder:
         self._fill.append(lambda out, _: lay.fill_vectors(out, refs, offsets, values, relative))
         return refs
 
-    def _vtable(self, table_size: int, places: dict[int, int]) -> int:
-        """The position in the buffer of the vtable with these field places by slot; it is added if it is new."""
-        slots = [slot for slot, place in places.items() if place]
-        entries = [0] * (max(slots) + 1 if slots else 0)
-        for slot in slots:
-            entries[slot] = places[slot]
-        table = np.array([4 + 2 * len(entries), table_size, *entries], "<u2").tobytes()
-        at = self._vtables.get(table)
+    def _vtable(self, vtable: bytes) -> int:
+        """The position of this vtable in the buffer; it is added if it is new."""
+        at = self._vtables.get(vtable)
         if at is None:
-            at = self._vtables[table] = 4 + self._vtables_size
-            self._vtables_size += len(table)
+            at = self._vtables[vtable] = 4 + self._vtables_size
+            self._vtables_size += len(vtable)
         return at
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What the kernels want to know of some fields, by column."""
+
+    widths: I64
+    defaults: I64
+    offset: lay.Flags
+    always: lay.Flags
+
+
+@functools.cache
+def _plan(fields: tuple[Field, ...]) -> _Plan:
+    return _Plan(
+        np.array([field.width for field in fields], np.int64),
+        np.array([field.default for field in fields], np.int64),
+        np.array([field.kind is not Kind.SCALAR for field in fields], np.bool_),
+        np.array([field.optional for field in fields], np.bool_),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How tables look in which the same fields are present: where each stands in the table, or 0."""
+
+    places: tuple[int, ...]
+    size: int
+    wide: bool
+    vtable: bytes
+
+
+@functools.lru_cache(maxsize=4096)
+def _shape(fields: tuple[Field, ...], mask: int) -> _Shape:
+    """Narrow fields first and wide ones last, where their alignment costs the least."""
+    places = [0] * len(fields)
+    slots: dict[int, int] = {}
+    place = 4
+    for width in (2, 1, 4, 8):
+        if width == 4:
+            place += -place % 4
+        for row, field in enumerate(fields):
+            if mask >> row & 1 and field.width == width:
+                places[row] = slots[field.slot] = place
+                place += width
+    entries = [slots.get(slot, 0) for slot in range(max(slots, default=-1) + 1)]
+    vtable = np.array([4 + 2 * len(entries), place, *entries], "<u2").tobytes()
+    wide = any(mask >> row & 1 and field.width == 8 for row, field in enumerate(fields))
+    return _Shape(tuple(places), place, wide, vtable)
 
 
 def _wrapped(value: int) -> int:
     """A 64-bit number, signed or not, as the signed one with the same bits."""
+    if not -(1 << 63) <= value < 1 << 64:
+        raise InvalidError(f"{value} takes more than 64 bits")
     return (value & 0xFFFF_FFFF_FFFF_FFFF ^ 1 << 63) - (1 << 63)

@@ -1,0 +1,250 @@
+"""A reader of a database that somebody else writes (RFC-0004, Readers).
+
+It shows the newest state and follows it, or stands at one checkpoint. What reads see is one frozen :class:`ReaderState`,
+replaced as a whole: the manifest's SSTs, the rows of the log above them and, in a managed reader, the lease that keeps both
+from garbage collection. A read holds the state it began in, so a scan of an hour ends in the state in which it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from slate_engine.errors import ClosedError, CloseReason, DataError, Error, InvalidError
+from slate_engine.format.filters import PrefixExtractor
+from slate_engine.lsm.leases import Lease, Leases
+from slate_engine.lsm.levels import Levels
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import wal_frontier
+from slate_engine.lsm.segments import Segments, check_extractor
+from slate_engine.lsm.snapshot import Snapshot
+from slate_engine.lsm.wal_tail import WalTail, follow
+from slate_engine.state.checkpoints import CheckpointMissing, check_usable
+from slate_engine.state.commit import Versioned
+from slate_engine.state.manifest import Manifest
+from slate_engine.store.protocol import NotFound
+
+log = logging.getLogger(__name__)
+
+SHORTEST_POLL = 0.01
+"""A reader that is told to poll without a pause polls this often: every poll costs requests."""
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """Times in seconds. The defaults are SlateDB's."""
+
+    poll_interval: float = 10.0
+    checkpoint_lifetime: float = 600.0
+    max_memtable_bytes: int = 64 << 20
+    """No table of rows from the log becomes larger than this."""
+    skip_wal_replay: bool = False
+    extractor: PrefixExtractor | None = None
+    """The one that the database was made with."""
+
+
+@dataclass(frozen=True)
+class LeasedSnapshot(Snapshot):
+    """A snapshot whose objects stay as long as somebody has it."""
+
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True)
+class ReaderState:
+    """What a reader shows at one moment. ``manifest_id`` is the newest whose SSTs these are."""
+
+    manifest_id: int
+    manifest: Manifest
+    tail: WalTail
+    snapshot: LeasedSnapshot
+
+
+class Reader:
+    """Made by :meth:`latest`, :meth:`managed` or :meth:`at_checkpoint`; ends by :meth:`close`."""
+
+    def __init__(self, files: DatabaseFiles, options: ReaderOptions, leases: Leases | None = None) -> None:
+        self._files = files
+        self._options = options
+        self._runtime = files.runtime
+        self._leases = leases
+        self._one_at_a_time = asyncio.Lock()
+        self._poller: asyncio.Task[None] | None = None
+        self._troubled = False
+        self.error: ClosedError | None = None
+        self.state: ReaderState
+
+    @classmethod
+    async def latest(cls, files: DatabaseFiles, options: ReaderOptions) -> Reader:
+        """Follow the newest state and write nothing. Garbage collection does not know of this reader: its settings must
+        leave SSTs alone for longer than a read takes."""
+        reader = cls(files, options)
+        newest = await reader._newest()
+        reader.state = await reader._state_of(newest, None, reader._empty_tail(newest.value))
+        reader._poller = asyncio.ensure_future(reader._poll())
+        return reader
+
+    @classmethod
+    async def managed(cls, files: DatabaseFiles, options: ReaderOptions) -> Reader:
+        """Follow the newest state, and keep it by checkpoints."""
+        _check_lifetime(options)
+        reader = cls(files, options, Leases(files.manifests, files.runtime, options.checkpoint_lifetime))
+        reader.state = await reader._established(await reader._newest(), None)
+        reader._poller = asyncio.ensure_future(reader._poll())
+        return reader
+
+    @classmethod
+    async def at_checkpoint(cls, files: DatabaseFiles, id: UUID, options: ReaderOptions) -> Reader:
+        """Show what the checkpoint keeps, and nothing later."""
+        reader = cls(files, options)
+        checkpoint = (await reader._newest()).value.checkpoint(id)
+        if checkpoint is None:
+            raise CheckpointMissing(id)
+        if checkpoint.is_expired(files.runtime.now_ms() / 1000):
+            raise InvalidError(
+                f"checkpoint {id} has expired: what it kept may be deleted at any moment; refresh it first, or read another"
+            )
+        try:
+            manifest = await files.manifests.read(checkpoint.manifest_id)
+        except NotFound:
+            raise DataError(
+                f"Data error: failed to find manifest with id. id=`{checkpoint.manifest_id}`: checkpoint {id} needs it, but "
+                "it was deleted; restore it, or read another checkpoint"
+            ) from None
+        kept = Versioned(checkpoint.manifest_id, manifest)
+        reader.state = await reader._state_of(kept, None, reader._empty_tail(manifest), until=manifest.wal_id_last_seen)
+        return reader
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self.error is not None:
+            raise ClosedError(self.error.message, self.error.reason)
+
+    def snapshot(self) -> LeasedSnapshot:
+        """What the reader shows now; hold on to it while reading."""
+        self.check_open()
+        return self.state.snapshot
+
+    @property
+    def last_seq(self) -> int:
+        return self.state.snapshot.max_seq
+
+    def segments(self) -> list[bytes]:
+        """The prefixes of the segments that have rows, in order."""
+        state = self.state
+        known = Segments(self._options.extractor, (segment.prefix for segment in state.manifest.segments))
+        for table in state.tail.tables:
+            known.add(table.sorted.keys)
+        return known.prefixes
+
+    async def close(self) -> None:
+        """Stop following, and delete the checkpoints. Closing twice is closing once."""
+        if self.error is not None:
+            return
+        self.error = ClosedError("Closed error: db is closed", CloseReason.CLEAN)
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+        if self._leases is not None:
+            try:
+                await self._leases.release_all()
+            except Error as trouble:
+                log.warning("the checkpoints of this reader could not be deleted, and will expire: %s", trouble)
+
+    # --- following -----------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Look now for what the next poll would find. A reader at a checkpoint has nothing to look for."""
+        self.check_open()
+        if self._poller is not None:
+            async with self._one_at_a_time:
+                await self._refresh()
+
+    async def _poll(self) -> None:
+        while True:
+            await self._runtime.sleep(max(self._options.poll_interval, SHORTEST_POLL))
+            try:
+                await self.refresh()
+                if self._troubled:
+                    log.info("the reader of %r follows its database again", self._files.path)
+                self._troubled = False
+            except Error as trouble:
+                # Old data is better than none. Whether it is the store, or an object that is broken: the next poll tells.
+                if not self._troubled:
+                    log.warning("the reader of %r shows an old state, trying again: %s", self._files.path, trouble)
+                self._troubled = True
+            except Exception:
+                log.exception("the reader of %r could not look for a newer state, trying again", self._files.path)
+                self._troubled = True
+
+    async def _refresh(self) -> None:
+        newest = await self._newest()
+        state, leases = self.state, self._leases
+        changed = newest.id > state.manifest_id and newest.value.trees != state.manifest.trees
+        if leases is not None and (changed or leases.is_lost(state.snapshot.lease, newest.value)):
+            self.state = await self._established(newest, state)
+            return
+        if changed:
+            self.state = await self._state_of(newest, None, state.tail)
+        else:
+            tail = state.tail if self._options.skip_wal_replay else await follow(self._files, state.tail)
+            self.state = _further(state, newest.id, tail)
+        if leases is not None:
+            await leases.tend(newest.value)
+
+    async def _established(self, newest: Versioned[Manifest], before: ReaderState | None) -> ReaderState:
+        """A state under a checkpoint of its own, which covers the log as far as it is written by now."""
+        assert self._leases is not None
+        tail = self._empty_tail(newest.value) if before is None else before.tail.above(newest.value)
+        last_wal_id = 0
+        if not self._options.skip_wal_replay:
+            last_wal_id = await wal_frontier(
+                self._files.wal_store or self._files.store, self._files.paths, tail.last_id
+            )
+        lease, committed = await self._leases.establish(last_wal_id)
+        return await self._state_of(committed, lease, tail)
+
+    async def _newest(self) -> Versioned[Manifest]:
+        newest = await self._files.manifests.read_latest()
+        check_usable(newest.value)
+        check_extractor(newest.value, self._options.extractor)
+        return newest
+
+    def _empty_tail(self, manifest: Manifest) -> WalTail:
+        return WalTail(manifest.replay_after_wal_id, manifest.last_l0_seq, self._options.max_memtable_bytes)
+
+    async def _state_of(
+        self, found: Versioned[Manifest], lease: Lease | None, tail: WalTail, until: int | None = None
+    ) -> ReaderState:
+        """The state of a manifest with its log: up to ``until``, or as far as it goes."""
+        tail = tail.above(found.value)
+        if not self._options.skip_wal_replay:
+            tail = await follow(self._files, tail, until)
+        levels, open_table = Levels(found.value.trees), self._files.tables.opener(found.value)
+        snapshot = LeasedSnapshot(tail.tables, levels, open_table, tail.last_seq, self._files.operator, lease)
+        return ReaderState(found.id, found.value, tail, snapshot)
+
+
+def _further(state: ReaderState, manifest_id: int, tail: WalTail) -> ReaderState:
+    """The same SSTs, which are those of ``manifest_id``, too, with more of the log."""
+    if tail is not state.tail:
+        state = replace(state, tail=tail, snapshot=replace(state.snapshot, memory=tail.tables, max_seq=tail.last_seq))
+    return state if manifest_id == state.manifest_id else replace(state, manifest_id=manifest_id)
+
+
+def _check_lifetime(options: ReaderOptions) -> None:
+    lifetime, interval = options.checkpoint_lifetime, options.poll_interval
+    if lifetime < 1:
+        raise InvalidError(
+            f"Invalid error: invalid checkpoint lifetime. lifetime=`{lifetime:g}s`: checkpoints expire by the second, so "
+            "give it 1 s or more"
+        )
+    if lifetime <= 2 * interval:
+        raise InvalidError(
+            "Invalid error: checkpoint lifetime must be at least double the manifest poll interval. "
+            f"lifetime=`{lifetime:g}s`, interval=`{interval:g}s`: it is renewed at half time, and a poll may come late; "
+            "poll more often, or give it longer"
+        )

@@ -1,0 +1,134 @@
+"""The end of the log, as a reader follows it: rows that are in no SST yet, in a few sorted tables in memory.
+
+WAL files come one by one and are small, so each becomes a small table, and neighbours of like size are merged: a read
+looks at few tables, and a row is copied a few times only. No table grows beyond a limit, and what a manifest has taken
+over into SSTs is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from slate_engine.errors import DataError
+from slate_engine.format.columns import Rows
+from slate_engine.format.wal import read_wal
+from slate_engine.lsm.order import take
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.row import Row, find_versions
+from slate_engine.lsm.visible import merge_sources, sort_versions
+from slate_engine.state.manifest import Manifest
+from slate_engine.store.protocol import NotFound
+
+FETCHES = 16
+"""WAL files are small, so many are fetched at once."""
+
+INLINE_BYTES = 64 * 1024
+"""A smaller file is decoded at once: handing it to a thread would take longer."""
+
+
+@dataclass(frozen=True)
+class WalTable:
+    """Rows of some neighbouring WAL files as a sorted run."""
+
+    sorted: Rows
+    last_seq: int
+
+    def rows(self) -> Rows:
+        return self.sorted
+
+    def versions(self, key: bytes, max_seq: int) -> Iterable[Row]:
+        return find_versions(self.sorted, key, max_seq)
+
+
+@dataclass(frozen=True)
+class WalTail:
+    """The rows of all WAL files up to ``last_id`` that are newer than ``after_seq``; ``tables`` begins with the newest."""
+
+    last_id: int
+    after_seq: int
+    max_table_bytes: int
+    tables: tuple[WalTable, ...] = ()
+
+    @property
+    def last_seq(self) -> int:
+        return self.tables[0].last_seq if self.tables else self.after_seq
+
+    def above(self, manifest: Manifest) -> WalTail:
+        """What is left when ``manifest`` counts: rows that it has in SSTs must not be here, too, or a merge operand would
+        be applied twice."""
+        if manifest.last_l0_seq <= self.after_seq and manifest.replay_after_wal_id <= self.last_id:
+            return self
+        kept = (_newer(table, manifest.last_l0_seq) for table in self.tables)
+        return replace(
+            self,
+            last_id=max(self.last_id, manifest.replay_after_wal_id),
+            after_seq=max(self.after_seq, manifest.last_l0_seq),
+            tables=tuple(table for table in kept if table is not None),
+        )
+
+    def with_file(self, id: int, in_commit_order: Rows) -> WalTail:
+        """The same and the next file."""
+        rows = _above(in_commit_order, self.after_seq)
+        if not len(rows):
+            return replace(self, last_id=id)
+        tables = [WalTable(sort_versions(rows), int(rows.seq[-1])), *self.tables]
+        while len(tables) > 1 and self._belong_together(tables[0].sorted.nbytes, tables[1].sorted.nbytes):
+            tables[:2] = [_merged(tables[0], tables[1])]
+        return replace(self, last_id=id, tables=tuple(tables))
+
+    def _belong_together(self, newer: int, older: int) -> bool:
+        return 2 * newer >= older and newer + older <= self.max_table_bytes
+
+
+async def follow(files: DatabaseFiles, tail: WalTail, until: int | None = None) -> WalTail:
+    """``tail`` with the files that come after it: up to ``until``, all of which must be there, or to the first gap."""
+    at_once = 1 if until is None else FETCHES
+    while until is None or tail.last_id < until:
+        first = tail.last_id + 1
+        stop = first + at_once if until is None else min(first + at_once, until + 1)
+        fetched = await asyncio.gather(*(read_wal_file(files, id) for id in range(first, stop)))
+        for id, rows in zip(range(first, stop), fetched, strict=True):
+            if rows is None:
+                if until is not None:
+                    raise DataError(
+                        f"Data error: wal truncated at wal file {id}: the state to be read reaches to file {until}; restore "
+                        "the file, or read another checkpoint"
+                    )
+                return tail
+            tail = tail.with_file(id, rows)
+        # Whoever is far behind catches up in large steps; whoever is not asks for the next file only.
+        at_once = min(2 * at_once, FETCHES)
+    return tail
+
+
+async def read_wal_file(files: DatabaseFiles, id: int) -> Rows | None:
+    """The rows of one WAL file in commit order; None if there is no such file."""
+    key = files.paths.wal(id)
+    try:
+        data = (await (files.wal_store or files.store).get(key)).data
+    except NotFound:
+        return None
+    if len(data) < INLINE_BYTES:
+        return read_wal(data, object=key)
+    return await files.runtime.run(lambda: read_wal(data, object=key))
+
+
+def _merged(newer: WalTable, older: WalTable) -> WalTable:
+    rows, order = merge_sources([newer.sorted, older.sorted])
+    return WalTable(take(rows, order), newer.last_seq)
+
+
+def _newer(table: WalTable, seq: int) -> WalTable | None:
+    if table.last_seq <= seq:
+        return None
+    rows = _above(table.sorted, seq)
+    return table if rows is table.sorted else WalTable(rows, table.last_seq)
+
+
+def _above(rows: Rows, seq: int) -> Rows:
+    newer = np.flatnonzero(rows.seq > np.uint64(seq))
+    return rows if len(newer) == len(rows) else take(rows, newer)

@@ -1,0 +1,1 @@
+"""The stories that are played, each many times with other seeds. Every one ends with :meth:`Play.finish`."""

@@ -1,0 +1,1 @@
+"""Tests of :mod:`slate_engine.store`."""

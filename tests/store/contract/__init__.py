@@ -1,0 +1,1 @@
+"""One suite for every store: what the engine relies on, tried on each backend that can run here."""
