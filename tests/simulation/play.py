@@ -59,6 +59,13 @@ class Play:
         """Have ``work`` done in a process that may crash, be cut off or be fenced; anything else is a defect."""
         with suppress(Crashed, ClosedError, UnavailableError):
             await process.run(work)
+        self.check_ends()
+
+    def check_ends(self) -> None:
+        """Nobody may have stopped without a reason."""
+        for session in self.sessions:
+            if not session.process.crashed:
+                session.check_end(self.world)
 
     async def within(self, seconds: float, work: Awaitable[T], what: str) -> T:
         """Nothing may hang for ever."""
@@ -113,9 +120,7 @@ class Play:
             return await read_all(await files_of(reader).latest())
 
         self.final = await self.within(600, reader.run(read()), "reading")
-        for session in self.sessions:
-            if not session.process.crashed:
-                session.check_end(world)
+        self.check_ends()
         self.ledger.close(self.final)
         audit(world)
         return self

@@ -35,8 +35,11 @@ class DbIterator(Unmade):
     _ready: list[KeyValue]
     _at: int
     _last_key: bytes | None
-    _sought: bytes | None
-    """Where the last seek went."""
+    """Of what has been handed out."""
+    _reached: bytes | None
+    """The last key that has been read."""
+    _floor: bytes | None
+    """Where a seek went beyond that."""
     _error: Error | None
     _lock: asyncio.Lock
 
@@ -45,7 +48,7 @@ class DbIterator(Unmade):
         made = cls.__new__(cls)
         made._scan, made._wanted, made._batches = scan, wanted, scan.rows(wanted)
         made._rows, made._taken, made._ready, made._at = None, 0, [], 0
-        made._last_key = made._sought = made._error = None
+        made._last_key = made._reached = made._floor = made._error = None
         made._lock = asyncio.Lock()
         return made
 
@@ -62,13 +65,17 @@ class DbIterator(Unmade):
         """The next rows, at most ``max``; fewer only at the end."""
         wanted = arguments.unsigned(max, "max", 32)
         rows: list[KeyValue] = []
-        while len(rows) < wanted:
-            if self._at == len(self._ready) and not await self._more():
-                break
-            taken = self._ready[self._at : self._at + wanted - len(rows)]
-            self._at += len(taken)
-            self._last_key = taken[-1].key
-            rows = taken if not rows else rows + taken
+        try:
+            while len(rows) < wanted and (self._at < len(self._ready) or await self._more()):
+                taken = self._ready[self._at : self._at + wanted - len(rows)]
+                self._at += len(taken)
+                rows = taken if not rows else rows + taken
+        except BaseException:
+            # Whoever gives up waiting, or is told of an error, can still ask for what was there already.
+            self._ready, self._at = rows + self._ready[self._at :], 0
+            raise
+        if rows:
+            self._last_key = rows[-1].key
         return rows
 
     async def seek(self, key: bytes) -> None:
@@ -88,12 +95,10 @@ class DbIterator(Unmade):
                 "Invalid error: cannot seek to a key less than the last returned key; begin another scan to go back"
             )
         async with self._lock:
-            if self._sought is None or self._sought < wanted:
-                self._sought = wanted
-                self._skip_to(wanted)
+            self._skip_to(wanted)
 
     def _skip_to(self, key: bytes) -> None:
-        """What is in memory is passed over there; if it all lies before ``key``, the scan begins anew at it."""
+        """What is in memory is passed over there; if it all lies before ``key``, the scan begins anew behind it."""
         ready = self._ready
         if self._at < len(ready) and key <= ready[-1].key:
             self._at = bisect_left(ready, key, lo=self._at, key=lambda row: row.key)
@@ -104,8 +109,9 @@ class DbIterator(Unmade):
             if key <= keys[len(keys) - 1]:
                 self._taken = bisect_left(range(len(keys)), key, lo=self._taken, key=lambda i: keys[i])
                 return
-        if self._batches is not None:
-            self._rows, self._batches = None, self._scan.rows(self._rest())
+        if self._batches is not None and (self._floor is None or self._floor < key):
+            self._rows, self._floor = None, key
+            self._batches = self._scan.rows(self._rest())
 
     async def _more(self) -> bool:
         """Make objects of the next rows; False at the end."""
@@ -126,6 +132,7 @@ class DbIterator(Unmade):
         self._rows, self._taken = None, 0
         try:
             self._rows = await anext(batches)
+            self._reached = self._rows.keys[len(self._rows) - 1]
         except StopAsyncIteration:
             self._batches = None
         except asyncio.CancelledError:
@@ -136,11 +143,11 @@ class DbIterator(Unmade):
             self._error = error
 
     def _rest(self) -> KeyRange:
-        """What has not been handed out or passed over."""
-        last, sought = self._last_key, self._sought
-        if sought is not None and (last is None or last < sought):
-            return KeyRange(Bound.included(sought), self._wanted.end)
-        return self._wanted if last is None else self._scan.beyond(self._wanted, last)
+        """What has not been read or passed over."""
+        reached, floor = self._reached, self._floor
+        if floor is not None and (reached is None or reached < floor):
+            return KeyRange(Bound.included(floor), self._wanted.end)
+        return self._wanted if reached is None else self._scan.beyond(self._wanted, reached)
 
     def _check(self) -> None:
         if self._error is not None:
@@ -156,7 +163,9 @@ def key_values(rows: Rows) -> list[KeyValue]:
     if (has := rows.flags & HAS_EXPIRE).any():
         times = zip(rows.expire_ts.tolist(), has.tolist(), strict=True)
         expires = (time if flag else None for time, flag in times)
-    columns = zip(items(rows.keys), items(rows.values), rows.seq.tolist(), rows.create_ts.tolist(), expires, strict=True)
+    columns = zip(
+        items(rows.keys), items(rows.values), rows.seq.tolist(), rows.create_ts.tolist(), expires, strict=True
+    )
     collecting = gc.isenabled()
     gc.disable()
     try:

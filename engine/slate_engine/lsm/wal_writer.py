@@ -82,11 +82,12 @@ class WalWriter:
         self._fenced = fenced
         self._advanced = advanced
         self._failed = failed
-        self._slots = asyncio.Semaphore(max_parallel)
+        self._max_parallel = max_parallel
         self._current: WalFile | None = None
         self._under_way: dict[int, WalFile] = {}
         self._stored_ahead: dict[int, WalFile] = {}
         self._wake = asyncio.Event()
+        self._moved = asyncio.Event()
         self._closing = False
         self._error: Error | None = None
         self.trouble: StoreUnavailable | None = None
@@ -116,7 +117,7 @@ class WalWriter:
         return file
 
     def want(self, file: WalFile) -> None:
-        """Somebody waits for this file: it is written as soon as there is a slot, unless flushing is left to the user."""
+        """Somebody waits for this file: it is written as soon as its turn has come, unless flushing is left to the user."""
         if self._interval is not None and not file.wanted:
             file.wanted = True
             self._wake.set()
@@ -153,10 +154,9 @@ class WalWriter:
         try:
             while True:
                 await self._until_due()
-                await self._slots.acquire()
+                await self._until_in_window()
                 file = self._current
                 if file is None:
-                    self._slots.release()
                     continue
                 self._current = None
                 id, self._next_id = self._next_id, self._next_id + 1
@@ -185,6 +185,13 @@ class WalWriter:
             except TimeoutError:
                 return
 
+    async def _until_in_window(self) -> None:
+        """Ids stay within ``max_parallel`` of the first that is not stored, however many behind it are: a new writer takes
+        a longer gap for a lost file, and readers see nothing of what is behind a gap."""
+        while self._next_id - self.last_stored_id > self._max_parallel:
+            self._moved.clear()
+            await self._moved.wait()
+
     async def _write(self, id: int, file: WalFile) -> None:
         try:
             await self._store_file(id, file)
@@ -195,13 +202,12 @@ class WalWriter:
             self._failed(ClosedError(f"the WAL writer broke down: {defect!r}", CloseReason.PANIC))
         else:
             self._note_stored(id, file)
-        finally:
-            self._slots.release()
 
     async def _store_file(self, id: int, file: WalFile) -> None:
         key = self._paths.wal(id)
         data = await self._encode(file.rows)
         pause = 0.05
+        unsure = False
         while True:
             try:
                 await self._store.put(key, data, CREATE)
@@ -210,8 +216,8 @@ class WalWriter:
                 self.bytes_stored += len(data)
                 return
             except Conflict:
-                # An attempt whose outcome nobody could tell may have been ours after all.
-                if self.trouble is not None and await self._holds(key, data):
+                # An attempt whose outcome nobody could tell may have been carried out after all.
+                if unsure and await self._holds(key, data):
                     self.trouble = None
                     return
                 raise await self._fenced(id) from None
@@ -219,6 +225,7 @@ class WalWriter:
                 if self.trouble is None:
                     log.warning("%s cannot be stored, trying again: %s", key, trouble)
                 self.trouble = trouble
+                unsure = unsure or trouble.unknown_outcome
             await self._runtime.sleep(self._runtime.uniform(pause / 2, pause))
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -242,6 +249,7 @@ class WalWriter:
         while (done := self._stored_ahead.pop(self.last_stored_id + 1, None)) is not None:
             self.last_stored_id += 1
             self.durable_seq = max(self.durable_seq, done.last_seq)
+        self._moved.set()
         if not file.stored.done():
             file.stored.set_result(None)
         self._advanced()

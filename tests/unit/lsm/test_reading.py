@@ -75,6 +75,21 @@ async def test_one_reader_sees_the_database_grow() -> None:
     assert len(await ours.scan(await files.latest())) == 4
 
 
+async def test_rows_above_the_last_sequence_number_are_not_seen_yet() -> None:
+    """An SST may hold rows that nobody has acknowledged: the manifest says how far it counts."""
+    author = await new_database()
+    for n in range(5):
+        await author.commit([put(b"k", b"%d" % n), put(b"key %d" % n)])
+    await author.flush()
+    await author.publish(replace(author.manifest, last_l0_seq=3))
+    snapshot = await database(author).latest()
+    assert [(row.key, row.value) for row in await ours.scan(snapshot)] == [
+        (b"k", b"2"),
+        *((b"key %d" % n, b"v") for n in range(3)),
+    ]
+    assert await ours.get(snapshot, b"key 3") is None
+
+
 @pytest.mark.parametrize("path", ["db", "/db", "db/", "/db/"])
 async def test_slashes_around_a_path_do_not_matter(path: str) -> None:
     assert await keys(await some_database(), path) == [b"a", b"b", b"c"]
