@@ -98,8 +98,10 @@ class Original:
         async with self.reader(path, checkpoint) as reader:
             return await scan(reader)
 
-    async def create_checkpoint(self, path: str, name: str | None = None) -> str:
-        options = u.CheckpointOptions(lifetime_ms=None, source=None, name=name)
+    async def create_checkpoint(
+        self, path: str, name: str | None = None, *, lifetime_ms: int | None = None, source: str | None = None
+    ) -> str:
+        options = u.CheckpointOptions(lifetime_ms=lifetime_ms, source=source, name=name)
         created = await self.admin(path).create_detached_checkpoint(options)
         return str(created.id)
 
@@ -116,8 +118,7 @@ class Original:
 
     async def compact(self, path: str, which: int, l0: int, runs: int) -> bool:
         """Have the compactor of a running writer merge the oldest of L0 and the newest runs of one tree; wait for it."""
-        admin = self.admin(path)
-        manifest = await admin.read_manifest(None)
+        manifest = await self.admin(path).read_manifest(None)
         tree: Any = manifest.segments[which % len(manifest.segments)] if manifest.segments else manifest
         views, sources = tree.l0[max(len(tree.l0) - l0, 0) :], tree.compacted[:runs]
         if not views and not sources:
@@ -125,19 +126,32 @@ class Original:
         every_run = [run.id for each in (manifest, *manifest.segments) for run in each.compacted]
         spec = u.CompactionSpec.TIERED(
             segment=tree.prefix if manifest.segments else b"",
-            sources=[
-                *(u.SourceId.SST_VIEW(view.id) for view in views),
-                *(u.SourceId.SORTED_RUN(run.id) for run in sources),
-            ],
+            sources=_sources(views, sources),
             destination=sources[-1].id if sources else max(every_run, default=-1) + 1,
         )
-        job = await admin.submit_compaction(spec)
+        return await self.compacted(path, await self.submit(path, spec))
+
+    async def drain(self, path: str, segment: bytes) -> str:
+        """Ask for a segment to be emptied; gives the id of the job."""
+        manifest = await self.admin(path).read_manifest(None)
+        (tree,) = (each for each in manifest.segments if each.prefix == segment)
+        spec = u.CompactionSpec.DRAIN_SEGMENT(segment=segment, sources=_sources(tree.l0, tree.compacted))
+        return await self.submit(path, spec)
+
+    async def submit(self, path: str, spec: Any) -> str:
+        return str((await self.admin(path).submit_compaction(spec)).id)
+
+    async def compacted(self, path: str, job: str) -> bool:
+        """Wait until the compactor of a running writer has ended this job; whether that went well."""
         for _ in range(2000):
-            found = await admin.read_compaction(job.id, None)
-            if found is None or found.status in (u.CompactionStatus.COMPLETED, u.CompactionStatus.FAILED):
-                return found is not None and bool(found.status == u.CompactionStatus.COMPLETED)
+            found = await self.admin(path).read_compaction(job, None)
+            # A job that has ended is forgotten when another ends after it.
+            if found is None or found.status == u.CompactionStatus.COMPLETED:
+                return True
+            if found.status == u.CompactionStatus.FAILED:
+                return False
             await asyncio.sleep(0.005)
-        raise TimeoutError(f"compaction {job.id} of {path} has not ended")
+        raise TimeoutError(f"compaction {job} of {path} has not ended")
 
     def _builder(self, path: str, compactor: bool, settings: dict[str, object]) -> Any:
         builder = u.DbBuilder(path, self.store)
@@ -182,6 +196,10 @@ class Original:
         for name, value in (values | others).items():
             settings.set(name, json.dumps(value))
         return settings
+
+
+def _sources(views: Iterable[Any], runs: Iterable[Any]) -> list[Any]:
+    return [*(u.SourceId.SST_VIEW(view.id) for view in views), *(u.SourceId.SORTED_RUN(run.id) for run in runs)]
 
 
 def policy(bloom: Bloom) -> Any:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
-from slate_engine.format.columns import HAS_EXPIRE, Rows
+from slate_engine.format.columns import HAS_EXPIRE
 from slate_engine.format.key_range import ALL, UNBOUNDED, Bound, KeyRange
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.row import Row as StoredRow
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.runtime import SystemRuntime
 from slate_engine.store.open import open_store
 from slate_engine.store.protocol import ObjectStore
 from tests.interop.history import Concat, Row
 from tests.interop.style import Style
+
+T = TypeVar("T")
 
 RUNTIME = SystemRuntime(threads=2)
 
@@ -30,8 +32,8 @@ def database(store: ObjectStore, path: str, style: Style) -> DatabaseFiles:
     return DatabaseFiles(store, path, RUNTIME, Concat(), style.sst.filters)
 
 
-def as_row(row: Sequence[object] | StoredRow) -> Row:
-    key, value, seq, flags, create_ts, expire_ts = StoredRow(*row)  # type: ignore[arg-type]
+def as_row(row: tuple[bytes, bytes, int, int, int, int]) -> Row:
+    key, value, seq, flags, create_ts, expire_ts = row
     return Row(key, value, seq, create_ts, expire_ts if flags & HAS_EXPIRE else None)
 
 
@@ -102,9 +104,9 @@ def near(keys: Iterable[bytes]) -> list[bytes]:
     return [near for key in keys for near in (key + b"\0", key[:-1] or b"\0")]
 
 
-def every(rows: list[Row], most: int) -> list[Row]:
-    """Some of many, spread evenly."""
-    return rows[:: max(len(rows) // most, 1)]
+def every(items: list[T], most: int) -> list[T]:
+    """About ``most`` of many, spread evenly."""
+    return items[:: max(len(items) // most, 1)]
 
 
 def brief(rows: list[Row]) -> list[tuple[object, ...]]:
@@ -114,7 +116,3 @@ def brief(rows: list[Row]) -> list[tuple[object, ...]]:
 
 def _brief(data: bytes) -> bytes | tuple[bytes, int, int]:
     return data if len(data) <= 40 else (data[:20], len(data), hash(data))
-
-
-async def collect(parts: AsyncIterator[Rows]) -> list[Row]:
-    return [as_row(row) async for rows in parts for row in rows.tuples()]

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from slate_engine.format.filters import FixedPrefix
 from slate_engine.format.key_range import ALL
 from slate_engine.state.compactions_read import decode_compactions
 from slate_engine.state.compactions_write import encode_compactions
 from slate_engine.state.manifest_read import decode_manifest
 from slate_engine.state.manifest_write import encode_manifest
 from tests.interop import ours
-from tests.interop.history import Model
+from tests.interop.history import Kind, Model, Operation
 from tests.interop.original import Original, plain
-from tests.interop.plan import Plan, play_theirs
+from tests.interop.plan import Flush, Plan, Write, play_theirs
 from tests.interop.strategies import UNSHRUNK, plans
+from tests.interop.style import Style
 
 
 def rewrite(folder: Path, source: int, target: int) -> None:
@@ -78,6 +80,43 @@ async def same_compactions(them: Original, path: str) -> None:
         target = present[-1] + place
         rewrite(folder, source, target)
         assert content(await admin.read_compactions(target)) == content(await admin.read_compactions(source))
+
+
+async def test_checkpoints_of_all_kinds(tmp_path: Path) -> None:
+    them = Original(tmp_path, Style())
+    await play_theirs(them, "db", [Write((Operation(Kind.PUT, b"k", b"v"),)), Flush()], Model())
+    plain_one = await them.create_checkpoint("db")
+    named = await them.create_checkpoint("db", "with a näme", lifetime_ms=3_600_000)
+    copied = await them.create_checkpoint("db", source=named)
+    await them.admin("db").refresh_checkpoint(copied, 7_200_000)
+    await same_manifests(them, "db")
+    listed = {each.id: each for each in await them.admin("db").list_checkpoints(None)}
+    assert set(listed) == {plain_one, named, copied}
+    assert listed[named].name == "with a näme"
+    assert listed[copied].manifest_id == listed[named].manifest_id
+    assert listed[plain_one].expire_time_secs is None
+    # What the original does to checkpoints next, it does to ours.
+    await them.admin("db").delete_checkpoint(named)
+    us = ours.database(ours.folder_store(tmp_path), "db", Style())
+    assert {str(each.id) for each in (await us.manifest()).checkpoints} == {plain_one, copied}
+
+
+async def test_compactions_that_wait(tmp_path: Path) -> None:
+    """Jobs that were asked for, written anew by us: the original's compactor finds them, and does them."""
+    them = Original(tmp_path, Style(segments=FixedPrefix(2)))
+    model = Model()
+    writes = [Write((Operation(Kind.PUT, b"aa%d" % n, b"v"), Operation(Kind.PUT, b"bb%d" % n, b"v"))) for n in range(9)]
+    await play_theirs(them, "db", [step for write in writes for step in (write, Flush())], model, compactor=True)
+    drained = await them.drain("db", b"aa")
+    await same_compactions(them, "db")
+    async with them.writer("db", compactor=True):
+        assert await them.compacted("db", drained)
+        assert await them.compact("db", 1, 5, 0)
+    await same_compactions(them, "db")
+    await same_manifests(them, "db")
+    rows = [row for row in model.rows() if row.key.startswith(b"bb")]
+    assert await them.rows("db") == rows
+    await ours.check(await ours.database(ours.folder_store(tmp_path), "db", them.style).latest(), rows)
 
 
 @settings(max_examples=6, phases=UNSHRUNK)

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slate_engine.format.key_range import ALL
+from slate_engine.format.sst_build import SstOptions
+from slate_engine.format.sst_meta import Codec
 from tests.interop import original, ours
 from tests.interop.author import Author
-from tests.interop.history import Model
+from tests.interop.history import Kind, Model, Operation
 from tests.interop.original import Original
 from tests.interop.plan import Plan, play_ours, play_theirs
 from tests.interop.strategies import LONG_AGO_MS, UNSHRUNK, plans
+from tests.interop.style import Style
 
 
 async def check(folder: Path, author: Author) -> None:
@@ -69,6 +73,30 @@ async def original_takes_over(plan: Plan, compactor: bool) -> None:
 def has_expired(model: Model, key: bytes) -> bool:
     """Whether a version of the key may be gone: whoever rewrites an expired row drops it."""
     return any(version.expire_ts == LONG_AGO_MS for version in model.versions[key])
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("drop", [False, True])
+async def test_versions_that_straddle_ssts(tmp_path: Path, codec: Codec, drop: bool) -> None:
+    """A key whose operands and values fill many SSTs of a run, of which each may be the one that ends a read."""
+    author = await Author(ours.folder_store(tmp_path), "db", Style(SstOptions(codec=codec))).create()
+    for n in range(40):
+        await author.commit(
+            [
+                Operation(Kind.MERGE, b"operands", b"%d," % n),
+                Operation(Kind.MERGE if n % 13 else Kind.PUT, b"some values", b"%d," % n),
+                Operation(Kind.MERGE if n % 17 else Kind.DELETE, b"some tombstones", b"%d," % n if n % 17 else b""),
+                Operation(Kind.PUT, b"values", b"%d," % n),
+            ]
+        )
+        if n % 9 == 8:
+            await author.flush()
+            await author.compact(0, 8, 8, [cut / 23 for cut in range(23)], split=False, drop=drop)
+    await author.flush_wal()
+    (run,) = author.manifest.root.runs
+    spread = [sum(key in (view.key_range or ALL) for view in run.views) for key in author.model.versions]
+    assert max(spread) >= 5
+    await check(tmp_path, author)
 
 
 @settings(max_examples=12, phases=UNSHRUNK)

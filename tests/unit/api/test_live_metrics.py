@@ -72,7 +72,7 @@ async def test_our_metrics_are_a_part_of_the_original_ones(original: Any, ours: 
                     (
                         metric.name,
                         tuple((label.key, label.value) for label in metric.labels),
-                        type(metric.value).__name__,
+                        type(metric.value).__qualname__,
                     )
                     for metric in recorder.snapshot()
                 }

@@ -112,7 +112,7 @@ async def test_a_call_that_is_given_up_loses_no_rows(ours: Any) -> None:
         while not found or found[-1].key != b"019999":
             try:
                 found += await asyncio.wait_for(scan.next_batch(3000), 0.02)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 given_up += 1
                 memory.pause = 0.2 if given_up % 4 else 0.0
         assert given_up > 1
@@ -182,7 +182,7 @@ async def test_databases_share_a_cache(ours: Any, kind: str) -> None:
         one = lib.DbCache.new_moka_cache(options)
     elif kind == "split":
         one = lib.DbCache.new_split_cache(
-            one, lib.DbCache.new_foyer_cache(lib.FoyerCacheOptions(max_capacity=9999, shards=1))
+            one, lib.DbCache.new_foyer_cache(lib.FoyerCacheOptions(max_capacity=99_999, shards=1))
         )
     memories = [MemoryStore(RUNTIME), MemoryStore(RUNTIME)]
     for number, memory in enumerate(memories):
