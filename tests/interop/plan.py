@@ -47,7 +47,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Keep:
-    """A checkpoint, with a name that tells it from others."""
+    """A checkpoint. The author's have names, each its own."""
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ async def test_we_read_the_largest(codec: Codec) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(STYLES, st.lists(OPERATIONS, min_size=1, max_size=4))
 async def test_random_large_rows(style: Style, commits: list[tuple[Operation, ...]]) -> None:
     await they_read(style, commits)

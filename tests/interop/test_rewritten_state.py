@@ -127,7 +127,7 @@ async def test_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await same_after_rewriting(plan)

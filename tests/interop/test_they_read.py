@@ -113,6 +113,7 @@ async def test_random_databases_that_the_original_takes_over(plan: Plan, compact
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
+@settings(max_examples=300)
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await original_reads(plan)
@@ -120,6 +121,7 @@ async def test_many_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
+@settings(max_examples=200)
 @given(plans(), st.booleans())
 async def test_many_random_databases_that_the_original_takes_over(plan: Plan, compactor: bool) -> None:
     await original_takes_over(plan, compactor)

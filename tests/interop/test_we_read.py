@@ -41,6 +41,10 @@ async def we_read(plan: Plan, options: dict[str, object]) -> None:
         await play_theirs(them, "first", plan.steps, first, **options)
         await check(them, "first", first)
         await play_theirs(them, "second", plan.further, second, **options)
+        for checkpoint in (await them.admin("first").list_checkpoints(None))[-1:]:
+            await them.clone([("first", checkpoint.id, ALL)], "kept")
+            await check(them, "kept", first)
+            assert ours.brief(await them.rows("kept")) == ours.brief(await them.rows("first", checkpoint.id))
         await them.clone([("first", None, ALL)], "whole")
         await check(them, "whole", first)
         await play_theirs(them, "whole", plan.further, first, **options)
@@ -71,6 +75,7 @@ async def test_random_databases(plan: Plan, options: dict[str, object]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
+@settings(max_examples=250)
 @given(plans(), SETTINGS)
 async def test_many_random_databases(plan: Plan, options: dict[str, object]) -> None:
     await we_read(plan, options)

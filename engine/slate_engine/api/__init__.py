@@ -1,8 +1,11 @@
-"""The vocabulary of the Python API: what a caller says to a database and what it answers, without storage or event loop.
+"""The Python API: what a caller says to a database and what it answers.
 
 Everything here has the name, the arguments and the meaning that it has in the ``slatedb`` wheel, so that
-``import slate_engine as slatedb`` is a drop-in; ``tests/unit/api/test_conformance.py`` compares them one by one. The modules
-build on ``slate_engine.errors`` and on each other, and on nothing that is slow to import.
+``import slate_engine as slatedb`` is a drop-in; ``tests/unit/api/test_conformance.py`` compares them one by one.
+
+The modules that :data:`HOME` lists are the vocabulary: records, options, settings, errors. They build on
+``slate_engine.errors`` and on each other, and on nothing that is slow to import. The others are the handles (a database, a
+reader, a transaction), which bring the engine along; ``slate_engine`` itself lists both.
 """
 
 from __future__ import annotations

@@ -244,11 +244,10 @@ class Db(Readable):
         wanted = instance(options, CloseOptions, "options").flush_type
         kind = None if wanted is None else _flush_type(wanted)
         error = self._writer.error
-        if error is not None and error.reason is not CloseReason.CLEAN:
-            return
-        self._check()
+        if error is None or error.reason is CloseReason.CLEAN:
+            self._check()
         try:
-            if kind is not None:
+            if kind is not None and error is None:
                 await self._settle_for_good(kind)
         finally:
             if self._upkeep is not None:

@@ -74,6 +74,8 @@ async def fence_log(files: DatabaseFiles, epoch: int) -> int:
     window = await read_window(files)
     replay_after = (await files.manifests.read_latest()).value.replay_after_wal_id
     present = set(await wal_ids(store, files.paths, replay_after))
+    # Only now: what we have seen of the log is not that of a newer writer, whose next file we would take for a free place.
+    _check_epoch((await files.manifests.read_latest()).value, epoch)
     next_id = replay_after + 1
     in_a_row = 0
     while in_a_row < window:

@@ -71,7 +71,7 @@ class Owner(Protocol):
 
     def check_epoch(self, manifest: Manifest) -> None: ...
 
-    def adopt(self, manifest_id: int, manifest: Manifest, flushed: FrozenMemtable | None = None) -> None: ...
+    def adopt(self, manifest_id: int, manifest: Manifest) -> None: ...
 
     def stop(self, error: Error) -> None: ...
 
@@ -121,7 +121,7 @@ class Flusher:
         )
         self.memtables_flushed += 1
         self.bytes_flushed += sum(sst.size for _, sst in built)
-        owner.adopt(committed.id, committed.value, frozen)
+        owner.adopt(committed.id, committed.value)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until the store answers and others let us through: the rows are kept in memory until then."""

@@ -340,12 +340,12 @@ class Writer:
     def segments(self) -> Segments:
         return self._segments
 
-    def adopt(self, manifest_id: int, manifest: Manifest, flushed: FrozenMemtable | None = None) -> None:
-        """A newer manifest, written by us or found: what was flushed into it leaves the memory in the same step."""
-        if flushed is not None:
-            self._flushed_seq = flushed.memtable.last_seq
-        if manifest_id > self.state.manifest_id or flushed is not None:
-            kept = tuple(each for each in self.state.frozen if each is not flushed)
+    def adopt(self, manifest_id: int, manifest: Manifest) -> None:
+        """A newer manifest, written by us or found. What it has in L0 leaves the memory in the same step: rows that are in
+        both would count twice where they are merged."""
+        if manifest_id > self.state.manifest_id:
+            self._flushed_seq = manifest.last_l0_seq
+            kept = tuple(each for each in self.state.frozen if each.memtable.last_seq > manifest.last_l0_seq)
             self.state = replace(self._state_of(manifest_id, manifest, self.state.active), frozen=kept)
             self._latest = None  # it would keep the flushed memtable alive
         self._changed.tell()

@@ -40,6 +40,7 @@ from slate_engine.store.protocol import (
     Update,
 )
 from slate_engine.store.ranges import fetch_ranges
+from slate_engine.store.retry import BRIEF, Patience, repeat
 from slate_engine.store.streams import PART, parts_of
 
 PAGE = 1000
@@ -176,7 +177,7 @@ class AdlfsBackend:
         slots = asyncio.Semaphore(CONCURRENCY)
 
         async def delete_one(key: str) -> None:
-            async with slots:
+            async def attempt() -> None:
                 self._meter.count(Request.DELETE)
                 try:
                     await (await self._blob(key)).delete_blob(retry_total=0)
@@ -184,6 +185,9 @@ class AdlfsBackend:
                     explained = self._explain(error, "delete", key, OVERWRITE)
                     if not isinstance(explained, NotFound):
                         raise explained from None
+
+            async with slots:
+                await repeat(Patience("delete", BRIEF, self._runtime), attempt)
 
         await asyncio.gather(*(delete_one(check_key(key)) for key in keys))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
@@ -43,7 +44,7 @@ from slate_engine.store.protocol import (
     Update,
 )
 from slate_engine.store.ranges import fetch_ranges
-from slate_engine.store.retry import Patience, RetryPolicy, repeat
+from slate_engine.store.retry import BRIEF, Patience, repeat
 from slate_engine.store.streams import parts_of
 
 PAGE = 1000
@@ -134,7 +135,7 @@ class GcsfsBackend:
             span = {"Content-Range": f"bytes {start}-{start + len(part) - 1}/{total}"}
             return (await self._send("PUT", upload, "put", key, OVERWRITE, headers=span, data=part))[1]
 
-        return await repeat(Patience("put_stream", RetryPolicy(), self._runtime), attempt)
+        return await repeat(Patience("put_stream", BRIEF, self._runtime), attempt)
 
     async def copy(self, source: str, destination: str) -> None:
         path = f"{self._object(source)}/rewriteTo{self._object(destination).removeprefix('/storage/v1')}"
@@ -169,12 +170,13 @@ class GcsfsBackend:
         slots = asyncio.Semaphore(CONCURRENCY)
 
         async def delete_one(key: str) -> None:
-            async with slots:
+            async def attempt() -> None:
                 self._meter.count(Request.DELETE)
-                try:
+                with suppress(NotFound):
                     await self._send("DELETE", self._object(key), "delete", key, OVERWRITE)
-                except NotFound:
-                    return
+
+            async with slots:
+                await repeat(Patience("delete", BRIEF, self._runtime), attempt)
 
         await asyncio.gather(*(delete_one(check_key(key)) for key in keys))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import obstore
 
 from slate_engine.errors import InvalidError
+from slate_engine.runtime import Runtime
 from slate_engine.store.backend import MARK, Signed, check_key, check_prefix
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import NotSatisfiable, explain
@@ -32,6 +33,7 @@ from slate_engine.store.protocol import (
     Update,
 )
 from slate_engine.store.ranges import fetch_ranges
+from slate_engine.store.retry import BRIEF, Patience, repeat
 from slate_engine.store.streams import PART, parts_of
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class ObstoreBackend:
         options: Options,
         client: Client,
         patient: Client,
+        runtime: Runtime,
         *,
         meter: RequestMeter | None = None,
         copy_limit: int = COPY_LIMIT,
@@ -64,6 +67,7 @@ class ObstoreBackend:
         self._hide = options.hide
         self._client = client
         self._patient = patient
+        self._runtime = runtime
         self._meter = meter or Tally()
         self._copy_limit = copy_limit
 
@@ -232,7 +236,7 @@ class ObstoreBackend:
         async def present(key: str) -> bool:
             async with slots:
                 try:
-                    await self.head(key)
+                    await repeat(Patience("delete", BRIEF, self._runtime), lambda: self.head(key))
                 except NotFound:
                     return False
                 return True

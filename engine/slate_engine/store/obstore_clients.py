@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from slate_engine.errors import InvalidError
+from slate_engine.runtime import Runtime
 from slate_engine.store.cost import RequestMeter
 from slate_engine.store.dialects import dialect_of
 from slate_engine.store.obstore_backend import ObstoreBackend
@@ -23,9 +24,12 @@ _NEVER: RetryConfig = {"max_retries": 0}
 _PATIENT: RetryConfig = {"max_retries": 8}
 
 
-def open_obstore(place: Place, options: Options, meter: RequestMeter | None = None) -> ObstoreBackend:
+def open_obstore(
+    place: Place, options: Options, runtime: Runtime, *, meter: RequestMeter | None = None
+) -> ObstoreBackend:
     make = {S3: _s3, GCS: _gcs, AZURE: _azure}[place.service]
-    return ObstoreBackend(place, options, make(place, options, _NEVER), make(place, options, _PATIENT), meter=meter)
+    client, patient = make(place, options, _NEVER), make(place, options, _PATIENT)
+    return ObstoreBackend(place, options, client, patient, runtime, meter=meter)
 
 
 def _http(options: Options, headers: dict[str, str] | None = None) -> ClientConfig:

@@ -105,7 +105,7 @@ def _backend(place: Place, settings: Options, runtime: Runtime, meter: RequestMe
             case "s3-obstore" | "gcs-obstore" | "azure-obstore":
                 from slate_engine.store.obstore_clients import open_obstore
 
-                return open_obstore(place, settings, meter)
+                return open_obstore(place, settings, runtime, meter=meter)
             case "s3-fsspec":
                 from slate_engine.store.s3fs_backend import S3fsBackend
 

@@ -45,6 +45,10 @@ class RetryPolicy:
     longest_delay: float = 5.0
 
 
+BRIEF = RetryPolicy(attempts=5, seconds=20.0)
+"""For the single requests of a call that takes many: one that fails should not make all the others be sent again."""
+
+
 class RetryObserver(Protocol):
     """Told of what callers never see."""
 

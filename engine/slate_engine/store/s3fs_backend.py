@@ -42,7 +42,7 @@ from slate_engine.store.protocol import (
     Update,
 )
 from slate_engine.store.ranges import fetch_ranges
-from slate_engine.store.retry import Patience, RetryPolicy, repeat
+from slate_engine.store.retry import BRIEF, Patience, repeat
 from slate_engine.store.s3fs_client import connect
 from slate_engine.store.streams import parts_of, send_parts
 
@@ -135,7 +135,7 @@ class S3fsBackend:
                         "upload_part", "put", key, OVERWRITE, Body=part, PartNumber=number, **upload
                     )
 
-                answer = await repeat(Patience("put_stream", RetryPolicy(), self._runtime), attempt)
+                answer = await repeat(Patience("put_stream", BRIEF, self._runtime), attempt)
                 return {"PartNumber": number, "ETag": answer["ETag"]}
 
             return await send_parts(everything(), send)

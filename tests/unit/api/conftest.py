@@ -96,6 +96,15 @@ class Kit:
         made = [kinds[kind](value) for kind, value in ttl.items()] or [self.lib.Ttl.NO_EXPIRY()]
         return self.lib.PutOptions(ttl=made[0])
 
+    def joining(self) -> Any:
+        """A merge operator that joins values, so that the order of operands shows."""
+
+        class Join(self.lib.MergeOperator):  # type: ignore[misc]
+            def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
+                return (existing_value or b"") + operand
+
+        return Join()
+
     async def flush_memtable(self, db: Any) -> None:
         await db.flush_with_options(self.lib.FlushOptions(flush_type=self.lib.FlushType.MEM_TABLE))
 

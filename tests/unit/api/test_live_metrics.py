@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 
 def value(kit: Any, recorder: Any, name: str, **labels: str) -> Any:
     wanted = [kit.lib.MetricLabel(key=key, value=text) for key, text in labels.items()]
@@ -79,3 +81,12 @@ async def test_our_metrics_are_a_part_of_the_original_ones(original: Any, ours: 
             )
     assert len(names[1]) > 15
     assert not names[1] - names[0]
+
+
+async def test_a_fenced_database_stops_counting_when_it_is_shut_down(ours: Any) -> None:
+    recorder, store = ours.lib.DefaultMetricsRecorder(), ours.memory()
+    async with ours.db(store, metrics_recorder=recorder) as older, ours.db(store):
+        with pytest.raises(ours.lib.Error.Closed):
+            await (await older.put(b"k", b"v")).await_durable()
+        await older.shutdown()
+        assert older._upkeep._task.cancelled()

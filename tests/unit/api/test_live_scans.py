@@ -191,12 +191,8 @@ async def test_a_scan_shows_the_state_in_which_it_began(kit: Any) -> None:
 
 
 async def test_a_reader_without_the_merge_operator_fails_where_it_is_needed(kit: Any) -> None:
-    class Join(kit.lib.MergeOperator):  # type: ignore[misc]
-        def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
-            return (existing_value or b"") + operand
-
     store = kit.memory()
-    async with kit.db(store, merge_operator=Join()) as db:
+    async with kit.db(store, merge_operator=kit.joining()) as db:
         await db.put(b"plain", b"v")
         await db.merge(b"merged", b"v")
     async with kit.reader(store, reader_mode=kit.lib.ReaderMode.FOLLOW_LATEST()) as reader:
@@ -214,12 +210,7 @@ async def test_random_histories_read_alike(original: Any, ours: Any, seed: int) 
 
     async def observed(kit: Any) -> list[Any]:
         chance, seen = random.Random(seed), []
-
-        class Join(kit.lib.MergeOperator):  # type: ignore[misc]
-            def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
-                return (existing_value or b"") + operand
-
-        async with kit.db(merge_operator=Join()) as db:
+        async with kit.db(merge_operator=kit.joining()) as db:
             snapshots = []
             for step in range(60):
                 key = b"%02d" % chance.randrange(25)

@@ -12,16 +12,8 @@ PENDING = 2**64 - 1
 """The sequence number that a transaction's own writes show before they have one."""
 
 
-def joining(kit: Any) -> Any:
-    class Join(kit.lib.MergeOperator):  # type: ignore[misc]
-        def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
-            return (existing_value or b"") + operand
-
-    return Join()
-
-
 async def test_a_transaction_sees_its_own_writes_above_its_snapshot(kit: Any) -> None:
-    async with kit.db(merge_operator=joining(kit)) as db:
+    async with kit.db(merge_operator=kit.joining()) as db:
         for key in (b"a", b"b", b"c"):
             await db.put(key, b"old")
         transaction = await db.begin(kit.lib.IsolationLevel.SNAPSHOT)

@@ -11,17 +11,9 @@ from slate_engine.runtime import SystemRuntime
 from slate_engine.store.memory import MemoryStore
 
 
-def joining(kit: Any) -> Any:
-    class Join(kit.lib.MergeOperator):  # type: ignore[misc]
-        def merge(self, key: bytes, existing_value: bytes | None, operand: bytes) -> bytes:
-            return (existing_value or b"") + operand
-
-    return Join()
-
-
 async def test_rows_come_as_they_were_committed(kit: Any) -> None:
     store, lib = kit.memory(), kit.lib
-    async with kit.db(store, merge_operator=joining(kit)) as db:
+    async with kit.db(store, merge_operator=kit.joining()) as db:
         put = await db.put(b"b", b"1")
         await db.flush()
         await db.delete(b"b")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slate_engine.errors import CorruptData, InvalidError
@@ -21,7 +21,7 @@ from tests.interop import ours
 from tests.interop.author import Author
 from tests.interop.history import Kind, Model, Operation
 from tests.interop.plan import Plan, play_ours
-from tests.interop.strategies import plans
+from tests.interop.strategies import UNSHRUNK, plans
 from tests.interop.style import Style
 from tests.unit.lsm.reads import RUNTIME, RecordingStore, new_database, put
 
@@ -52,6 +52,7 @@ async def first_rows(snapshot: Snapshot, count: int, *, descending: bool = False
     return keys[:count]
 
 
+@settings(max_examples=20, phases=UNSHRUNK)
 @given(plans(), st.lists(st.floats(0, 1), max_size=3))
 async def test_the_past_is_seen_as_it_was(plan: Plan, when: list[float]) -> None:
     """A reader at a sequence number sees what a model of the commits up to it sees, wherever the versions have gone."""

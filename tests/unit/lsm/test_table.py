@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slate_engine.errors import CorruptData
+from slate_engine.format.checksum import sealed
 from slate_engine.format.columns import Rows
-from slate_engine.format.filters import Bloom, FixedPrefix
+from slate_engine.format.filters import Bloom, FixedPrefix, encode_filters
 from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import UNBOUNDED, Bound, KeyRange
 from slate_engine.format.sst_build import SstOptions, build_sst
@@ -177,6 +179,17 @@ async def test_a_broken_part_is_named(codec: Codec, part: str) -> None:
         await read()
     assert caught.value.object == KEY
     assert start <= caught.value.offset < start + size
+
+
+async def test_a_filter_that_is_too_short_is_named() -> None:
+    """Its checksum is right: somebody wrote it so."""
+    store, table = await stored(numbered(10))
+    section = sealed(encode_filters([("_bf", b"\x01")]))
+    info = replace(table.handle.info, filter_offset=0, filter_len=len(section))
+    await store.put(KEY, section)
+    short = Table(store, KEY, replace(table.handle, info=info), Cache(0), RUNTIME, [Bloom()])
+    with pytest.raises(CorruptData, match=KEY):
+        await short.filters()
 
 
 async def test_a_broken_block_hides_nothing_else() -> None:

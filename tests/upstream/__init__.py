@@ -1,0 +1,1 @@
+"""SlateDB's own Python tests, run on this engine; see README.md."""
