@@ -26,7 +26,7 @@ T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
 """Where the virtual wall clock begins."""
 
-LONGEST = 6 * 3600.0
+LONGEST = 2 * 3600.0
 """A scenario that has taken so many virtual seconds goes round in circles."""
 
 

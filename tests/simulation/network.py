@@ -53,7 +53,7 @@ class Weather:
         return Weather(
             (0.002, chance.choice([0.01, 0.05, 0.3])),
             *(likely() for _ in range(6)),
-            longest=chance.choice([1.0, 20.0, 120.0]),
+            longest=chance.choice([1.0, 10.0, 70.0]),
         )
 
 
@@ -97,6 +97,7 @@ class Link:
             match chance.randrange(3):
                 case 0:
                     delivery.timer.cancel()
+                    del self.under_way[delivery]
                 case 1:
                     delivery.timer.cancel()
                     delivery.timer = loop.call_later(chance.uniform(0, 30), delivery.arrive)
@@ -179,7 +180,6 @@ class Connection:
         link.requests += 1
         moment = link.crash_at[1] if link.crash_at is not None and link.crash_at[0] == link.requests else None
         if link.pause_when is not None and (seconds := link.pause_when(operation, key)) > 0:
-            self._note("pause", key, f"{seconds:g}s")
             self._pause(seconds)
             await asyncio.sleep(0)
         answer: asyncio.Future[T] = loop.create_future()
@@ -194,6 +194,7 @@ class Connection:
                 self._deliver(link.out_until + there, operation, key, call)
             self._break(operation, key, answer, chance.uniform(0.5, 10), "unreachable")
         elif link.hold_when is not None and (seconds := link.hold_when(operation, key)) > 0:
+            self._note(operation, key, "held")
             self._deliver(loop.time() + seconds, operation, key, call, answer, back)
         else:
             self._send(weather, operation, key, call, answer, there, back)
@@ -222,9 +223,11 @@ class Connection:
             self._deliver(now + chance.uniform(there, weather.longest), operation, key, call)
             self._break(operation, key, answer, there, "late")
         elif (fate := fate - weather.twice) < 0:
+            self._note(operation, key, "twice")
             self._deliver(now + there, operation, key, call, answer, back)
             self._deliver(now + chance.uniform(there, weather.longest), operation, key, call)
         elif (fate := fate - weather.slow) < 0:
+            self._note(operation, key, "slow")
             long = chance.uniform(0, weather.longest)
             there, back = chance.choice([(there + long, back), (there, back + long)])
             self._deliver(now + there, operation, key, call, answer, back)
@@ -238,13 +241,13 @@ class Connection:
         key: str,
         call: Callable[[], Coroutine[Any, Any, T]],
     ) -> None:
-        now = self._loop.time()
+        # The crash first: it scatters what was under way before.
+        self._crash()
         match moment:
             case Moment.AFTER:
-                self._deliver(now, operation, key, call)
+                self._carry_out(operation, key, call)
             case Moment.LATER:
-                self._deliver(now + self._chance.uniform(0, 30), operation, key, call)
-        self._crash()
+                self._deliver(self._loop.time() + self._chance.uniform(0, 30), operation, key, call)
 
     def _deliver(
         self,
@@ -257,13 +260,19 @@ class Connection:
     ) -> None:
         def arrive() -> None:
             self._link.under_way.pop(delivery, None)
-            result, error = _at_once(call())
-            self._note(operation, key, type(error).__name__ if error is not None else "")
+            result, error = self._carry_out(operation, key, call)
             if answer is not None:
                 self._answer(answer, back, result, error)
 
         delivery = Delivery(arrive, self._loop.call_at(when, arrive, context=self._outside))
         self._link.under_way[delivery] = None
+
+    def _carry_out(
+        self, operation: str, key: str, call: Callable[[], Coroutine[Any, Any, T]]
+    ) -> tuple[T | None, BaseException | None]:
+        result, error = _at_once(call())
+        self._note(operation, key, type(error).__name__ if error is not None else "")
+        return result, error
 
     def _break(self, operation: str, key: str, answer: asyncio.Future[T], seconds: float, how: str) -> None:
         self._note(operation, key, how)

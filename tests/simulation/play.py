@@ -15,7 +15,7 @@ from tests.simulation.actors import now_and_then
 from tests.simulation.bucket import audit
 from tests.simulation.ledger import Ledger, Seen
 from tests.simulation.network import CALM, Weather
-from tests.simulation.session import JOIN, Follower, Session, Watcher, drawn_changes, files_of, read_all
+from tests.simulation.session import FEW_KEYS, JOIN, Follower, Session, Watcher, drawn_changes, files_of, read_all
 from tests.simulation.world import Crashed, Process, World
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ def drawn_options(chance: random.Random) -> WriterOptions:
     return replace(
         OPTIONS,
         flush_interval=chance.choice([0.005, 0.1, 1.0]),
-        manifest_poll_interval=chance.choice([0.3, 5.0, 30.0]),
+        manifest_poll_interval=chance.choice([1.0, 7.0, 30.0]),
         l0_sst_size_bytes=chance.choice([60, 200, 1 << 20]),
         max_wal_files=chance.choice([2, 5, 4096]),
         max_unflushed_bytes=chance.choice([2_000, 1 << 20]),
@@ -136,6 +136,7 @@ class Habits:
     """How often he waits until a commit is durable before he goes on."""
     flushes: float = 0.1
     reads: float = 0.1
+    keys: int = FEW_KEYS
     large: int = 0
     """How many bytes a value may have."""
 
@@ -147,7 +148,7 @@ async def client(session: Session, tag: str, commits: int, habits: Habits) -> No
     waiting: list[asyncio.Task[None]] = []
     for number in range(commits):
         await asyncio.sleep(chance.uniform(0, habits.pace))
-        taken = await session.take(drawn_changes(chance, f"{tag}.{number}", large=habits.large))
+        taken = await session.take(drawn_changes(chance, f"{tag}.{number}", keys=habits.keys, large=habits.large))
         if chance.random() < habits.waits:
             await session.settle(*taken)
         elif chance.random() < 0.7:

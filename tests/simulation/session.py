@@ -20,7 +20,7 @@ from tests.simulation.world import Process, World
 
 PATH = "db"
 WATCHING = ReaderOptions(poll_interval=20.0, checkpoint_lifetime=50.0)
-KEYS = 12
+FEW_KEYS = 12
 """Few, so that most changes concern a key that has a history."""
 
 
@@ -42,11 +42,11 @@ async def read_all(snapshot: Snapshot) -> Seen:
     return Seen.of([row async for rows in snapshot.scan() for row in rows.tuples()])
 
 
-def drawn_changes(chance: random.Random, tag: str, most: int = 4, *, large: int = 0) -> list[Change]:
+def drawn_changes(chance: random.Random, tag: str, *, keys: int = FEW_KEYS, large: int = 0) -> list[Change]:
     """The changes of one commit, with values that no other commit writes."""
     changes = []
-    for number in range(chance.randint(1, most)):
-        key = b"k%02d" % chance.randrange(KEYS)
+    for number in range(chance.randint(1, 4)):
+        key = b"k%02d" % chance.randrange(keys)
         value = f"{tag}.{number};".encode() + b"x" * chance.randrange(large + 1)
         flags = chance.choice([0, 0, 0, MERGE, TOMBSTONE])
         changes.append(Change(key, b"" if flags & TOMBSTONE else value, flags))

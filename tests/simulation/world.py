@@ -15,12 +15,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from slate_engine.store.memory import MemoryStore
-from slate_engine.store.retry import RetryingStore
+from slate_engine.store.retry import RetryingStore, RetryPolicy
 from tests.simulation.loop import LIFE, Life, SimulatedRuntime, simulate
 from tests.simulation.memo import remembering
 from tests.simulation.network import CALM, Connection, Link, Weather
 
 T = TypeVar("T")
+
+PATIENT = RetryPolicy()
+HASTY = RetryPolicy(attempts=2, seconds=5.0)
+"""Gives up soon, so that those above have to cope with outcomes that nobody knows."""
 
 
 class Crashed(Exception):
@@ -30,7 +34,7 @@ class Crashed(Exception):
 class Process:
     """A process of this world. What runs in it is started with :meth:`run` or :meth:`start`."""
 
-    def __init__(self, world: World, name: str, weather: Weather, skew_ms: int) -> None:
+    def __init__(self, world: World, name: str, weather: Weather, skew_ms: int, patience: RetryPolicy) -> None:
         self.name = name
         self.world = world
         self.life = Life()
@@ -50,7 +54,7 @@ class Process:
             pause=self.pause,
             note=lambda operation, key, outcome: world.note(name, operation, key, outcome),
         )
-        self.store = RetryingStore(connection, self.runtime)
+        self.store = RetryingStore(connection, self.runtime, patience)
 
     @property
     def crashed(self) -> bool:
@@ -84,6 +88,7 @@ class Process:
 
     def pause(self, seconds: float) -> None:
         """Stand still, as a process does that is swapped out, and go on as if nothing had happened."""
+        self.world.note(self.name, "pause", "", f"{seconds:g} s")
         self.life.pause()
         self.world.loop.call_later(seconds, self.life.resume, self.world.loop, context=self.world.context)
 
@@ -105,8 +110,10 @@ class World:
         self.trace: list[tuple[float, str, str, str, str]] = []
         self.processes: list[Process] = []
 
-    def process(self, name: str = "", weather: Weather = CALM, *, skew_ms: int = 0) -> Process:
-        process = Process(self, name or f"p{len(self.processes) + 1}", weather, skew_ms)
+    def process(
+        self, name: str = "", weather: Weather = CALM, *, skew_ms: int = 0, patience: RetryPolicy = PATIENT
+    ) -> Process:
+        process = Process(self, name or f"p{len(self.processes) + 1}", weather, skew_ms, patience)
         self.processes.append(process)
         return process
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,8 +16,10 @@ import pytest
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import SystemRuntime
 from slate_engine.store.files import FileStore
-from slate_engine.store.protocol import CREATE, OVERWRITE, Conflict, Denied, NotFound, PutMode, StoreUnavailable, Update
+from slate_engine.store.protocol import CREATE, OVERWRITE, Denied, NotFound, PutMode, StoreUnavailable, Update
 from tests.store.contract.suite import listed
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -176,27 +179,20 @@ async def test_permissions(store: FileStore, monkeypatch: pytest.MonkeyPatch) ->
         await store.head("a")
 
 
-def _overwrite_forever(root: Path) -> None:
-    async def work() -> None:
-        store = FileStore(root, SystemRuntime(threads=2))
-        for number in range(1_000_000):
-            await store.put("k", bytes([number % 256]) * (100_000 + number % 7))
-            await store.put(f"new/{number}", bytes([number % 256]) * 100_000, CREATE)
-
-    asyncio.run(work())
+def rival(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.store.rival_process", *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=REPOSITORY, text=True, **pipes)
 
 
 async def test_a_killed_process_leaves_whole_objects(store: FileStore, root: Path) -> None:
-    context = multiprocessing.get_context("spawn")
     for _ in range(3):
-        writer = context.Process(target=_overwrite_forever, args=(root / "killed",))
-        writer.start()
-        for _ in range(6000):
-            if await listed(store, "killed/new/2"):
-                break
-            await asyncio.sleep(0.01)
-        writer.kill()
-        writer.join()
+        with rival("overwrite", root / "killed") as writer:
+            for _ in range(6000):
+                if await listed(store, "killed/new/2") or writer.poll() is not None:
+                    break
+                await asyncio.sleep(0.01)
+            writer.kill()
         found = await listed(store, "killed/")
         assert len(found) > 2
         for meta in found:
@@ -206,42 +202,26 @@ async def test_a_killed_process_leaves_whole_objects(store: FileStore, root: Pat
         await store.delete(meta.key for meta in found)
 
 
-def _compete(root: Path, kind: str, rounds: int, barrier: object, wins: object) -> None:
-    async def work() -> None:
-        store = FileStore(root, SystemRuntime(threads=2))
-        for number in range(rounds):
-            key = f"{kind}/{number}"
-            barrier.wait()  # type: ignore[attr-defined]
-            mode = CREATE if kind == "create" else Update((await store.head(key)).etag)
-            barrier.wait()  # type: ignore[attr-defined]
-            try:
-                await store.put(key, str(os.getpid()).encode(), mode)
-                wins.put((number, os.getpid()))  # type: ignore[attr-defined]
-            except Conflict:
-                pass
-
-    asyncio.run(work())
-
-
 @pytest.mark.parametrize("kind", ["create", "update"])
 async def test_of_several_processes_one_wins(kind: str, store: FileStore, root: Path) -> None:
-    rounds, processes = 40, 4
-    for number in range(rounds):
-        if kind == "update":
-            await store.put(f"update/{number}", b"start")
-    context = multiprocessing.get_context("spawn")
-    barrier, wins = context.Barrier(processes), context.Queue()
-    workers = [context.Process(target=_compete, args=(root, kind, rounds, barrier, wins)) for _ in range(processes)]
-    for worker in workers:
-        worker.start()
-    winners = [await asyncio.to_thread(wins.get, True, 60) for _ in range(rounds)]
-    for worker in workers:
-        worker.join(60)
-        assert worker.exitcode == 0
-    assert wins.empty()
-    assert sorted(number for number, _ in winners) == list(range(rounds))
-    for number, pid in winners:
-        assert bytes((await store.get(f"{kind}/{number}")).data) == str(pid).encode()
+    with contextlib.ExitStack() as stack:
+        rivals = {str(number): stack.enter_context(rival("compete", root, str(number))) for number in range(4)}
+        for process in rivals.values():
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for number in range(100):
+            key = f"{kind}/{number}"
+            etag = "-" if kind == "create" else await store.put(key, b"start")
+            for process in rivals.values():
+                assert process.stdin is not None
+                process.stdin.write(f"{key} {etag}\n")
+                process.stdin.flush()
+            told = {name: process.stdout.readline() for name, process in rivals.items() if process.stdout}
+            winners = [name for name, word in told.items() if word == "won\n"]
+            assert len(winners) == 1, told
+            assert bytes((await store.get(key)).data) == winners[0].encode()
+        for process in rivals.values():
+            process.kill()
 
 
 def test_the_url_names_the_folder(store: FileStore, root: Path) -> None:

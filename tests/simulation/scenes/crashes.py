@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from slate_engine.format.columns import MERGE, TOMBSTONE
@@ -48,10 +48,10 @@ KINDS = {
 }
 
 
-def crashes(options: WriterOptions) -> Iterator[Crash]:
-    """One for every request that the script makes and every moment of it."""
-    for moment in Moment:
-        for request in range(1, count_requests(options) + 1):
+def crashes(options: WriterOptions, requests: int, moments: Iterable[Moment]) -> Iterator[Crash]:
+    """One for every request that the script makes and each of these moments of it."""
+    for moment in moments:
+        for request in range(1, requests + 1):
             yield Crash(options, request, moment)
 
 

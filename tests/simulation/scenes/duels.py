@@ -12,7 +12,7 @@ from tests.simulation.actors import Collector
 from tests.simulation.network import CALM, Weather
 from tests.simulation.play import OPTIONS, Habits, Play, clients, drawn_options
 from tests.simulation.scenes.storms import reign
-from tests.simulation.world import Process, World
+from tests.simulation.world import HASTY, PATIENT, Process, World
 
 
 async def duels(world: World) -> Play:
@@ -45,7 +45,7 @@ async def _duel(world: World, options: WriterOptions) -> Play:
 
     fighters = []
     for _ in range(chance.randint(2, 4)):
-        process = world.process(weather=Weather.drawn(chance))
+        process = world.process(weather=Weather.drawn(chance), patience=chance.choice([PATIENT, HASTY]))
         fighters.append(asyncio.ensure_future(fight(process)))
         fighters.append(asyncio.ensure_future(_trouble(process, chance.randint(0, 3))))
     await asyncio.gather(*fighters)
@@ -70,9 +70,9 @@ async def _trouble(process: Process, times: int) -> None:
         await asyncio.sleep(chance.uniform(0, 3))
         match chance.randrange(3):
             case 0:
-                process.cut_off(chance.choice([1.0, 10.0, 90.0]))
+                process.cut_off(chance.choice([1.0, 10.0, 70.0]))
             case _:
-                process.pause(chance.choice([0.5, 5.0, 60.0]))
+                process.pause(chance.choice([0.5, 5.0, 40.0]))
 
 
 STALLS: dict[str, Callable[[str, str], bool]] = {
@@ -130,13 +130,36 @@ async def _inherit(play: Play, process: Process, options: WriterOptions) -> None
     await session.flush(memtable=True)
 
 
+async def stragglers(world: World) -> Play:
+    """WAL files of a burst reach the bucket one by one and in any order, while the next writer already takes over."""
+    play, chance = Play(world), world.chance
+    options = replace(OPTIONS, max_parallel_writes=chance.randint(2, 6), flush_interval=0.001)
+    slow = Weather(slow=0.7, longest=3.0, applies=lambda operation, key: operation == "put" and "/wal/" in key)
+
+    async def burst(process: Process) -> None:
+        session = await play.open(process, options)
+        process.link.weather = slow
+        await clients(session, 4, 4, Habits(pace=0.2, waits=0.1, flushes=0.0))
+
+    fights = []
+    for _ in range(chance.randint(2, 3)):
+        process = world.process()
+        fights.append(asyncio.ensure_future(play.in_process(process, burst(process))))
+        await asyncio.sleep(chance.uniform(0.2, 1.5))
+    await asyncio.gather(*fights)
+    return await play.finish(options)
+
+
 async def holes(world: World) -> Play:
     """A writer with several WAL files under way loses the store amid a burst, and crashes or comes back; the log that it
     leaves has holes."""
     play, chance = Play(world), world.chance
     options = replace(OPTIONS, max_parallel_writes=chance.randint(2, 8), flush_interval=0.002)
     for _ in range(chance.randint(1, 3)):
-        process = world.process(weather=replace(Weather.drawn(chance), applies=lambda _, key: "/wal/" in key))
+        process = world.process(
+            weather=replace(Weather.drawn(chance), applies=lambda _, key: "/wal/" in key),
+            patience=chance.choice([PATIENT, HASTY]),
+        )
 
         async def work(process: Process = process) -> None:
             session = await play.open(process, options)

@@ -12,6 +12,9 @@ from tests.simulation.play import Habits, Play, clients, drawn_options
 from tests.simulation.session import Session, read_all
 from tests.simulation.world import World
 
+SLUGGISH = Weather(slow=0.5, longest=2.0, applies=lambda operation, key: operation == "put" and "/manifest/" in key)
+"""A flush is in the manifest long before the writer hears of it."""
+
 
 class Holder:
     """Whoever has pinned a state; it is let go when this is gone."""
@@ -23,7 +26,7 @@ async def snapshots(world: World) -> Play:
     play, chance = Play(world), world.chance
     options = replace(drawn_options(chance), manifest_poll_interval=0.3, l0_sst_size_bytes=chance.choice([60, 200]))
     play.beside("compact", CALM, lambda process: Compactor(process).compact, 0.3, slower=1.0)
-    process = world.process("writer", chance.choice([CALM, Weather.drawn(chance)]))
+    process = world.process("writer", chance.choice([CALM, SLUGGISH, Weather.drawn(chance)]))
 
     async def work() -> None:
         session = await play.open(process, options)

@@ -10,7 +10,7 @@ from tests.simulation.actors import Collector, Compactor, Keeper
 from tests.simulation.network import CALM, Moment, Weather
 from tests.simulation.play import OPTIONS, Habits, Play, clients, drawn_options
 from tests.simulation.session import Session
-from tests.simulation.world import Process, World
+from tests.simulation.world import HASTY, PATIENT, Process, World
 
 
 async def storms(world: World) -> Play:
@@ -24,7 +24,11 @@ async def storms(world: World) -> Play:
         play.follower("follow", Weather.drawn(chance))
         play.reader("watch", Weather.drawn(chance), managed=chance.random() < 0.5)
     for _ in range(chance.randint(2, 4)):
-        process = world.process(weather=Weather.drawn(chance), skew_ms=chance.choice([0, 0, -5000, 5000]))
+        process = world.process(
+            weather=Weather.drawn(chance),
+            skew_ms=chance.choice([0, 0, -5000, 5000]),
+            patience=chance.choice([PATIENT, HASTY]),
+        )
         if chance.random() < 0.7:
             process.link.crash_at = chance.randint(1, 60), chance.choice(list(Moment))
         await play.in_process(process, reign(play, process, options))
@@ -37,7 +41,7 @@ async def reign(play: Play, process: Process, options: WriterOptions) -> None:
     """Open, let some clients write, and close."""
     chance = process.runtime.random
     session = await play.open(process, options)
-    habits = Habits(pace=chance.choice([0.01, 0.3]), waits=chance.choice([0.1, 0.7]))
+    habits = Habits(pace=chance.choice([0.01, 0.3]), waits=chance.choice([0.1, 0.7]), keys=chance.choice([12, 60]))
     await clients(session, chance.randint(1, 3), chance.randint(1, 5), habits)
     if chance.random() < 0.5:
         await session.close()
@@ -51,13 +55,13 @@ async def long_logs(world: World) -> Play:
 
     async def fill() -> None:
         session = await play.open(first, replace(options, l0_sst_size_bytes=1 << 20))
-        await clients(session, 3, 8, Habits(pace=0.05, flushes=0.0, large=30))
+        await clients(session, 3, 8, Habits(pace=0.05, flushes=0.0, keys=90, large=100))
 
     await first.run(fill())
     first.crash()
     for _ in range(chance.randint(1, 4)):
         process = world.process(weather=chance.choice([CALM, Weather.drawn(chance)]))
-        process.link.crash_at = chance.randint(20, 120), chance.choice(list(Moment))
+        process.link.crash_at = chance.randint(35, 80), chance.choice(list(Moment))
         await play.in_process(process, reign(play, process, options))
         process.crash()
     return await play.finish(options)
@@ -89,7 +93,7 @@ async def pressure(world: World) -> Play:
         await clients(session, 6, 6, Habits(pace=0.02, waits=0.2, flushes=0.02, large=100))
         watch.cancel()
 
-    await play.within(3600, process.run(work()), "writing more than fits")
+    await play.within(1800, process.run(work()), "writing more than fits")
     largest = 5 * (400 + 120)
     assert most < limit + largest, f"{most} bytes were in memory, and {limit} allowed"
     return await play.finish(OPTIONS)
