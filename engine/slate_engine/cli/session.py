@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -67,6 +66,8 @@ class Session:
 
 def run(work: Coroutine[Any, Any, int | None]) -> None:
     """Carry out a command. Errors of the engine end it with a message and an exit code, not with a trace."""
+    import asyncio  # `slate --help` does without it, and is a good part faster
+
     try:
         code = asyncio.run(work)
     except DataError as error:
