@@ -26,7 +26,7 @@ PLANTED: list[tuple[Switch, str, int]] = [
     # What is acknowledged is in the log, under an id that is ours, and the log has no gaps.
     (planted.acknowledged_before_stored, "storms", 10),
     (planted.taken_id_counts_as_stored, "duels", 40),
-    (planted.id_used_again_after_a_failure, "duels", 40),
+    (planted.id_used_again_after_a_failure, "duels", 80),
     (planted.gaps_overlooked, "holes", 40),
     (planted.ids_run_ahead, "holes", 60),
     # What is in the log comes back, once, whole, and in order.
