@@ -12,7 +12,7 @@ from slate_engine.cli.session import Session, read_env_file
 
 app = typer.Typer(
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # drawing boxes around the help would take twice as long as all the rest
     pretty_exceptions_enable=False,
     help="""Look into and work on SlateDB databases in object storage.
 
