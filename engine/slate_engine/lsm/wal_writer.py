@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from slate_engine.errors import ClosedError, CloseReason, Error
 from slate_engine.format.columns import Rows
@@ -22,6 +23,8 @@ from slate_engine.lsm.paths import Paths
 from slate_engine.lsm.row import Row
 from slate_engine.runtime import Runtime
 from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectStore, StoreUnavailable
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -217,10 +220,10 @@ class WalWriter:
                 return
             except Conflict:
                 # An attempt whose outcome nobody could tell may have been carried out after all.
-                if unsure and await self._holds(key, data):
+                if unsure and await self._patiently(lambda: self._holds(key, data)):
                     self.trouble = None
                     return
-                raise await self._fenced(id) from None
+                raise await self._patiently(lambda: self._fenced(id)) from None
             except StoreUnavailable as trouble:
                 if self.trouble is None:
                     log.warning("%s cannot be stored, trying again: %s", key, trouble)
@@ -230,12 +233,18 @@ class WalWriter:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return bytes((await self._store.get(key)).data) == data
+        except NotFound:
+            return False
+
+    async def _patiently(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask until the store answers: nobody stops writing for want of an answer about what happened to his file."""
         while True:
             try:
-                return bytes((await self._store.get(key)).data) == data
-            except NotFound:
-                return False
-            except StoreUnavailable:
+                return await question()
+            except StoreUnavailable as trouble:
+                self.trouble = trouble
                 await self._runtime.sleep(LONGEST_PAUSE)
 
     async def _encode(self, rows: list[Row]) -> bytes:

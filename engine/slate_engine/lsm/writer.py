@@ -391,6 +391,8 @@ class Writer:
     async def _who_fenced(self, wal_id: int) -> Error:
         try:
             self.check_epoch((await self._files.manifests.read_latest()).value)
+        except StoreUnavailable:
+            raise
         except Error as error:
             return error
         return Fenced(
