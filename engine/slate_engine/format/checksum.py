@@ -30,6 +30,7 @@ from slate_engine.format.memory import (
     load_u8,
     octets,
     readonly,
+    store_be32,
 )
 
 SIZE = 4
@@ -195,6 +196,20 @@ def verify(buffer: U8, starts: I64, ends: I64, *, object: str, base: int) -> Non
     bad = _first_mismatch(octets(buffer), readonly(starts), readonly(ends))
     if bad >= 0:
         raise CorruptData("the checksum does not match", object=object, offset=base + int(starts[bad]))
+
+
+@kernel
+def _seal(buffer: U8, ends: I64) -> None:
+    start = 0
+    for i in range(len(ends)):
+        payload_end = int(ends[i]) - SIZE
+        store_be32(buffer, payload_end, crc32(buffer, start, payload_end))
+        start = int(ends[i])
+
+
+def seal(buffer: U8, ends: I64) -> None:
+    """Write the checksums of sections that stand one after another, into the room that each has for it."""
+    _seal(buffer, readonly(ends))
 
 
 def opened(section: Any, *, object: str, base: int) -> memoryview:

@@ -14,7 +14,8 @@ from typing import Any
 import cramjam
 import numpy as np
 
-from slate_engine.errors import CorruptData, UnsupportedFormat
+from slate_engine.errors import CorruptData, InvalidError, UnsupportedFormat
+from slate_engine.format import checksum, lz4, zstd
 from slate_engine.format.columns import I64, U8
 from slate_engine.format.memory import octets
 from slate_engine.format.sst_meta import Codec
@@ -31,16 +32,15 @@ EXPANSION = {
 LARGEST = 1 << 32
 """No section is larger than this: it is the limit of a value, and no other part of an SST comes near it."""
 
-_ZSTD_MAGIC = 0xFD2FB528
-_ZSTD_LEVEL = 3
-_WINDOW = 8 << 20
-"""The decoding window that every zstd decoder has to offer (RFC 8878); a frame may ask for more only to use it."""
-
 View = memoryview
 
 
 class _Malformed(Exception):
     """The stream is not what its codec requires; the caller knows where it came from."""
+
+    def __init__(self, reason: str, number: int = 0) -> None:
+        super().__init__(reason)
+        self.number = number
 
 
 def compress(codec: Codec, data: Any) -> Any:
@@ -53,45 +53,131 @@ def compress(codec: Codec, data: Any) -> Any:
         case Codec.ZLIB:
             return zlib.compress(data)
         case Codec.LZ4:
-            return cramjam.lz4.compress_block(data)  # writes the u32 LE size in front
+            raw = octets(data)
+            return _packed_lz4(raw, np.zeros(1, np.int64), np.array([len(raw)]), gap=0)[0].data
         case Codec.ZSTD:
-            return cramjam.zstd.compress(data, _ZSTD_LEVEL)
+            return zstd.pack(data)
+
+
+def compress_many(codec: Codec, data: U8, starts: I64, ends: I64) -> tuple[U8, I64]:
+    """Each part of ``data`` compressed, in one buffer with room for a checksum behind each; and where each room ends."""
+    if codec is Codec.LZ4:
+        return _packed_lz4(data, starts, ends, gap=checksum.SIZE)
+    if codec is Codec.ZSTD:
+        parts = zstd.pack_many(data, starts, ends)
+    else:
+        view = data.data
+        parts = [compress(codec, view[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    room = bytes(checksum.SIZE)
+    joined = bytearray(room).join([*parts, b""])
+    return np.frombuffer(joined, np.uint8), np.cumsum([len(part) + len(room) for part in parts], dtype=np.int64)
+
+
+def _packed_lz4(data: U8, starts: I64, ends: I64, gap: int) -> tuple[U8, I64]:
+    if len(starts) and int((ends - starts).max()) > lz4.LARGEST:
+        raise InvalidError(
+            f"a block of more than {lz4.LARGEST} bytes is too large for lz4; choose zstd for such values"
+        )
+    return lz4.pack_many(data, starts, ends, gap)
 
 
 def decompress(codec: Codec, payload: View, *, object: str, offset: int) -> View:
     """Unpack one section that begins at ``offset`` of the object."""
     if codec is Codec.NONE:
         return payload
-    try:
-        return _UNPACK[codec](payload, min(EXPANSION[codec] * len(payload), LARGEST))
-    except (_Malformed, cramjam.DecompressionError, zlib.error) as error:
-        raise CorruptData(f"does not unpack with {codec.name.lower()}: {error}", object=object, offset=offset) from None
+    starts, ends = np.zeros(1, np.int64), np.array([len(payload)])
+    arena, _, _ = decompress_many(codec, octets(payload), starts, ends, object=object, base=offset, limit=LARGEST)
+    return arena.data
 
 
 def decompress_many(
     codec: Codec, buffer: U8, starts: I64, ends: I64, *, object: str, base: int, limit: int
 ) -> tuple[U8, I64, I64]:
     """Unpack the payloads ``[starts[i], ends[i])`` into one arena; gives it with the bounds of each payload in it."""
-    view = buffer.data
-    unpacked = []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        unpacked.append(decompress(codec, view[start:end], object=object, offset=base + start))
-        limit -= len(unpacked[-1])
-        if limit < 0:
+
+    def corrupt(error: Exception, number: int) -> CorruptData:
+        reason = f"does not unpack with {codec.name.lower()}: {error}"
+        return CorruptData(reason, object=object, offset=base + int(starts[number]))
+
+    def checked(total: int) -> None:
+        if total > limit:
             raise UnsupportedFormat(f"{len(starts)} blocks of {object} unpack to too much; read fewer blocks at once")
-    bounds = np.zeros(len(unpacked) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, unpacked), np.int64, len(unpacked)), out=bounds[1:])
-    return octets(b"".join(unpacked)), bounds[:-1], bounds[1:]
+
+    try:
+        if codec is Codec.LZ4:
+            return _unpacked_lz4(buffer, starts, ends, checked)
+        if codec is Codec.ZSTD:
+            return _arena(_unpacked_zstd(buffer, starts, ends, checked))
+    except _Malformed as error:
+        raise corrupt(error, error.number) from None
+    unpacked: list[View] = []
+    size = 0
+    for number, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        try:
+            unpacked.append(_UNPACK[codec](buffer.data[start:end], _bound(codec, end - start)))
+        except (_Malformed, cramjam.DecompressionError, zlib.error) as error:
+            raise corrupt(error, number) from None
+        size += len(unpacked[-1])
+        checked(size)
+    return _arena(unpacked)
 
 
-def _filled(decode: Callable[..., int], stream: View, size: int, bound: int) -> View:
-    if size > bound:
-        raise _Malformed(f"claims {size} bytes, of which {len(stream)} compressed ones can hold {bound} at most")
-    target = np.empty(size, np.uint8).data
-    written = decode(stream, target)
-    if written != size:
-        raise _Malformed(f"claims {size} bytes and holds {written}")
-    return target
+def _bound(codec: Codec, size: int) -> int:
+    return min(EXPANSION[codec] * size, LARGEST)
+
+
+def _arena(parts: list[Any]) -> tuple[U8, I64, I64]:
+    bounds = np.zeros(len(parts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)), out=bounds[1:])
+    return octets(b"".join(parts)), bounds[:-1], bounds[1:]
+
+
+def _check_claims(codec: Codec, sizes: I64, packed: I64) -> None:
+    """Refuse the first part that claims to become more than ``packed`` bytes can."""
+    bounds = np.minimum(EXPANSION[codec] * packed, LARGEST)
+    for number in np.flatnonzero(sizes > bounds)[:1].tolist():
+        claim = (
+            f"claims {sizes[number]} bytes, of which {packed[number]} compressed ones can hold {bounds[number]} at most"
+        )
+        raise _Malformed(claim, number)
+
+
+def _unpacked_lz4(buffer: U8, starts: I64, ends: I64, checked: Callable[[int], None]) -> tuple[U8, I64, I64]:
+    for number in np.flatnonzero(ends - starts <= lz4.SIZE)[:1].tolist():
+        raise _Malformed("cut short", number)
+    sizes = lz4.claimed_sizes(buffer, starts)
+    _check_claims(Codec.LZ4, sizes, ends - starts)
+    bounds = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    checked(int(bounds[-1]))
+    arena, wrong = lz4.unpack_many(buffer, starts, ends, bounds)
+    if wrong >= 0:
+        raise _Malformed(f"it does not hold the {sizes[wrong]} bytes that it claims", wrong)
+    return octets(arena), bounds[:-1], bounds[1:]
+
+
+def _unpacked_zstd(buffer: U8, starts: I64, ends: I64, checked: Callable[[int], None]) -> list[Any]:
+    frames = zstd.survey(buffer, starts, ends)
+    packed = ends - starts
+    _check_claims(Codec.ZSTD, np.where(frames.known, frames.sizes, 0), packed)
+    if frames.wrong >= 0:
+        raise _Malformed("it is not one whole frame", frames.wrong)
+    for number in np.flatnonzero(frames.windows > np.maximum(zstd.WINDOW, EXPANSION[Codec.ZSTD] * packed))[:1].tolist():
+        raise _Malformed(f"asks for a window of {frames.windows[number]} bytes", number)
+    checked(int(frames.sizes[frames.known > 0].sum()))
+    try:
+        unpacked = zstd.unpack_many(buffer, starts, ends, frames)
+    except zstd.Malformed:
+        # Which one it was matters now, and the time it takes to find out does not.
+        for number in range(len(starts)):
+            one = slice(number, number + 1)
+            try:
+                zstd.unpack_many(buffer, starts[one], ends[one], zstd.survey(buffer, starts[one], ends[one]))
+            except zstd.Malformed as error:
+                raise _Malformed(str(error), number) from None
+        raise
+    checked(sum(map(len, unpacked)))
+    return unpacked
 
 
 def _snappy(payload: View, bound: int) -> View:
@@ -100,15 +186,16 @@ def _snappy(payload: View, bound: int) -> View:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
-            return _filled(cramjam.snappy.decompress_raw_into, payload, size, bound)
-    raise _Malformed("the length has no end")
-
-
-def _lz4(payload: View, bound: int) -> View:
-    if len(payload) < 5:
-        raise _Malformed("cut short")
-    # The size stays in front of the block: with it there, cramjam has no need to guess whether it is there.
-    return _filled(cramjam.lz4.decompress_block_into, payload, int.from_bytes(payload[:4], "little"), bound)
+            break
+    else:
+        raise _Malformed("the length has no end")
+    if size > bound:
+        raise _Malformed(f"claims {size} bytes, of which {len(payload)} compressed ones can hold {bound} at most")
+    target = np.empty(size, np.uint8).data
+    written = cramjam.snappy.decompress_raw_into(payload, target)
+    if written != size:
+        raise _Malformed(f"claims {size} bytes and holds {written}")
+    return target
 
 
 def _zlib(payload: View, bound: int) -> View:
@@ -121,49 +208,5 @@ def _zlib(payload: View, bound: int) -> View:
     return View(unpacked)
 
 
-def _zstd(payload: View, bound: int) -> View:
-    size, window = _zstd_header(payload)
-    if size is not None:
-        return _filled(cramjam.zstd.decompress_into, payload, size, bound)
-    if window > max(_WINDOW, bound):
-        raise _Malformed(f"asks for a window of {window} bytes")
-    # A frame that was written as a stream does not say how long it is; most blocks shrink to a quarter at best.
-    room = min(max(4 * len(payload), 1 << 16), bound)
-    while True:
-        target = np.empty(room, np.uint8).data
-        try:
-            return target[: cramjam.zstd.decompress_into(payload, target)]
-        except cramjam.DecompressionError as error:
-            if "whole buffer" not in str(error) or room == bound:
-                raise
-            room = min(4 * room, bound)
-
-
-def _zstd_header(payload: View) -> tuple[int | None, int]:
-    """The content size, if the frame has it, and the window (RFC 8878, 3.1.1.1)."""
-    if len(payload) < 5 or int.from_bytes(payload[:4], "little") != _ZSTD_MAGIC:
-        raise _Malformed("no frame begins here")
-    descriptor = payload[4]
-    single_segment = bool(descriptor & 0x20)
-    at = 5
-    window = 0
-    if not single_segment:
-        exponent, mantissa = (payload[at] >> 3, payload[at] & 7) if at < len(payload) else (0, 0)
-        window = (1 << (10 + exponent)) // 8 * (8 + mantissa)
-        at += 1
-    at += (0, 1, 2, 4)[descriptor & 3]
-    width = (1 if single_segment else 0, 2, 4, 8)[descriptor >> 6]
-    field = payload[at : at + width]
-    if len(field) < width:
-        raise _Malformed("cut short")
-    if not width:
-        return None, window
-    return int.from_bytes(field, "little") + (256 if width == 2 else 0), window
-
-
-_UNPACK: dict[Codec, Callable[[View, int], View]] = {
-    Codec.SNAPPY: _snappy,
-    Codec.ZLIB: _zlib,
-    Codec.LZ4: _lz4,
-    Codec.ZSTD: _zstd,
-}
+_UNPACK: dict[Codec, Callable[[View, int], View]] = {Codec.SNAPPY: _snappy, Codec.ZLIB: _zlib}
+"""The codecs that a library unpacks one payload at a time."""

@@ -36,7 +36,7 @@ class Bytes:
     def of(items: Iterable[bytes]) -> Bytes:
         listed = list(items)
         offsets = np.zeros(len(listed) + 1, np.int64)
-        np.cumsum(np.fromiter((len(item) for item in listed), np.int64, len(listed)), out=offsets[1:])
+        np.cumsum(np.fromiter(map(len, listed), np.int64, len(listed)), out=offsets[1:])
         return Bytes(np.frombuffer(b"".join(listed), np.uint8), offsets)
 
     def __len__(self) -> int:

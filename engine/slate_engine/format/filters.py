@@ -108,6 +108,10 @@ class Bloom:
         length = self.extractor.prefix_len(Point(key)) if self.extractor else None
         return length is None or bloom.holds(octets(key[:length]))
 
+    def tells_prefix(self, prefix: bytes) -> bool:
+        """Whether a filter can say anything of the keys that begin so."""
+        return self.extractor is not None and self.extractor.prefix_len(Prefix(prefix)) is not None
+
     def may_have_prefix(self, bloom: BloomFilter, prefix: bytes) -> bool:
         """May the SST that ``bloom`` is of have a key that begins so?"""
         length = self.extractor.prefix_len(Prefix(prefix)) if self.extractor else None

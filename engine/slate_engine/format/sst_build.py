@@ -17,7 +17,7 @@ from slate_engine.errors import InvalidError
 from slate_engine.format import checksum
 from slate_engine.format.block_build import BlockBuilder, BuiltBlocks
 from slate_engine.format.block_encode import U16
-from slate_engine.format.codec import compress
+from slate_engine.format.codec import compress, compress_many
 from slate_engine.format.columns import I64, U64, Bytes, Rows
 from slate_engine.format.filters import Bloom, BloomBuilder, encode_filters
 from slate_engine.format.siphash import hash_items
@@ -161,12 +161,11 @@ class SstBuilder:
             self._lengths.append(np.diff(built.ends, prepend=0))
             self._emit(built.data.data)
             return
-        view, start, packed = built.data.data, 0, []
-        for end in built.ends.tolist():
-            packed.append(checksum.sealed(compress(self._codec, view[start : end - checksum.SIZE])))
-            start = end
-        self._lengths.append(np.fromiter(map(len, packed), np.int64, len(packed)))
-        self._emit(b"".join(packed))
+        starts = np.concatenate([np.zeros(1, np.int64), built.ends[:-1]])
+        packed, ends = compress_many(self._codec, built.data, starts, built.ends - checksum.SIZE)
+        checksum.seal(packed, ends)
+        self._lengths.append(np.diff(ends, prepend=0))
+        self._emit(packed.data)
 
     def _section(self, raw: bytes) -> int:
         sealed = checksum.sealed(compress(self._codec, raw))

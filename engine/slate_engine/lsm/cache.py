@@ -7,35 +7,107 @@ starting a second one.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
+class _Entry(NamedTuple):
+    value: Any
+    nbytes: int
+    stored: float
+    used: float
+
+
+class Lru:
+    """Values by key, at most ``capacity`` bytes of them; the least recently used goes first.
+
+    Any thread may call. Time is handed in, in seconds on a clock that never goes back; a cache without lifetimes
+    (``timed`` is false) does not look at it, so that its callers need not ask the clock.
+    """
+
+    def __init__(self, capacity: int, lifetime: float | None = None, idle: float | None = None) -> None:
+        self.capacity = capacity
+        self.nbytes = 0
+        self.timed = lifetime is not None or idle is not None
+        self._lifetime = lifetime
+        self._idle = idle
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, now: float) -> Any:
+        """The value, or ``None`` if it is not there (any more)."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                return None
+            if self.timed:
+                if self._expired(entry, now):
+                    self._drop(key)
+                    return None
+                self._entries[key] = entry._replace(used=now)
+            self._entries.move_to_end(key)
+            return entry.value
+
+    def put(self, key: Hashable, value: Any, nbytes: int, now: float) -> None:
+        """Keep a value that takes ``nbytes`` of memory. One that is larger than the whole cache is not kept."""
+        with self._lock:
+            if key in self._entries:
+                self._drop(key)
+            if nbytes > self.capacity:
+                return
+            self._entries[key] = _Entry(value, nbytes, now, now)
+            self.nbytes += nbytes
+            while self.nbytes > self.capacity:
+                self._drop(next(iter(self._entries)))
+
+    def evict(self, matches: Callable[[Hashable], bool]) -> None:
+        """Forget the keys that match; looks at all of them."""
+        with self._lock:
+            for key in [key for key in self._entries if matches(key)]:
+                self._drop(key)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _expired(self, entry: _Entry, now: float) -> bool:
+        if self._lifetime is not None and now - entry.stored >= self._lifetime:
+            return True
+        return self._idle is not None and now - entry.used >= self._idle
+
+    def _drop(self, key: Hashable) -> None:
+        self.nbytes -= self._entries.pop(key).nbytes
+
+
 class Cache:
-    """Values by key, at most ``max_bytes`` of them. Belongs to one event loop."""
+    """Loads what is not kept yet. Belongs to one event loop."""
 
     def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.bytes = 0
+        self._kept = Lru(max_bytes)
         self.hits = 0
         self.misses = 0
-        self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._loading: dict[Hashable, asyncio.Future[Any]] = {}
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._kept)
+
+    @property
+    def max_bytes(self) -> int:
+        return self._kept.capacity
+
+    @max_bytes.setter
+    def max_bytes(self, most: int) -> None:
+        self._kept.capacity = most
 
     def peek(self, key: Hashable) -> Any | None:
         """The value if it is here, without waiting."""
-        found = self._values.get(key)
-        if found is None:
-            return None
-        self._values.move_to_end(key)
-        self.hits += 1
-        return found[0]
+        found = self._kept.get(key, 0.0)
+        if found is not None:
+            self.hits += 1
+        return found
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]], size: Callable[[T], int]) -> T:
         """The value, loaded now if it is not here."""
@@ -53,8 +125,7 @@ class Cache:
 
     def evict(self, wanted: Callable[[Hashable], bool]) -> None:
         """Drop every value whose key ``wanted`` accepts."""
-        for key in [key for key in self._values if wanted(key)]:
-            self._drop(key)
+        self._kept.evict(wanted)
 
     def _loaded(self, key: Hashable, done: asyncio.Future[T], size: Callable[[T], int]) -> None:
         del self._loading[key]
@@ -63,13 +134,5 @@ class Cache:
         value = done.result()
         self._keep(key, value, size(value))
 
-    def _keep(self, key: Hashable, value: Any, bytes_needed: int) -> None:
-        if bytes_needed > self.max_bytes:
-            return
-        self._values[key] = value, bytes_needed
-        self.bytes += bytes_needed
-        while self.bytes > self.max_bytes:
-            self._drop(next(iter(self._values)))
-
-    def _drop(self, key: Hashable) -> None:
-        self.bytes -= self._values.pop(key)[1]
+    def _keep(self, key: Hashable, value: Any, nbytes: int) -> None:
+        self._kept.put(key, value, nbytes, 0.0)

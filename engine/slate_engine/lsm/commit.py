@@ -29,8 +29,13 @@ def commit_rows(changes: Sequence[Change], seq: int, now_ms: int, operator: Merg
     before it; merges gather, and are folded, because a commit has one version of a key only."""
     if any(change.flags & MERGE for change in changes):
         return _with_merges(changes, seq, now_ms, operator)
-    last = {change.key: change for change in changes}
-    return [_row(last[key], seq, now_ms) for key in sorted(last)]
+    last = {change[0]: change for change in changes}
+    if any(change[3] is not None or change[4] is not None for change in changes):
+        return [_row(last[key], seq, now_ms) for key in sorted(last)]
+    # What most batches are made of, for which a call for each row would be much.
+    new, kind = tuple.__new__, Row
+    in_order = map(last.__getitem__, sorted(last))
+    return [new(kind, (key, value, seq, flags | HAS_CREATE, now_ms, 0)) for key, value, flags, _, _ in in_order]
 
 
 def _row(change: Change, seq: int, now_ms: int) -> Row:

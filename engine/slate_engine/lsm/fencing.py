@@ -22,18 +22,19 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import replay_in_order, wal_ids
 from slate_engine.lsm.row import Row
 from slate_engine.lsm.segments import check_extractor
+from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import check_usable
 from slate_engine.state.epochs import claim_writer
 from slate_engine.state.manifest import Manifest
-from slate_engine.store.protocol import CREATE, Conflict
+from slate_engine.store.protocol import Conflict
 
 
 @dataclass(frozen=True)
 class Claim:
     """A database that is ours: the manifest with our epoch, what its WAL held, and where that goes on."""
 
-    epoch: int
+    tenure: Tenure
     manifest_id: int
     manifest: Manifest
     replayed: list[Row]
@@ -42,18 +43,18 @@ class Claim:
 
 async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
     """Fence all older writers off, and read what they left in the log."""
-    epoch = await _claim_epoch(files, options)
-    fence = await fence_log(files, epoch)
+    tenure = Tenure(files, await _claim_epoch(files, options))
+    fence = await fence_log(tenure)
     if options.max_parallel_writes > 1:
         await widen_window(files, options.max_parallel_writes)
     # Looked at last: a successor that is not there yet will find the window as wide as we may use it.
     found = await files.manifests.read_latest()
-    _check_epoch(found.value, epoch)
+    _check_epoch(found.value, tenure.epoch)
     manifest = found.value
     ids = range(manifest.replay_after_wal_id + 1, fence + 1)
     store = files.wal_store or files.store
     rows = await replay_in_order(store, files.paths, ids, manifest.last_l0_seq, files.runtime)
-    return Claim(epoch, found.id, manifest, [Row(*row) for row in rows.tuples()], fence + 1)
+    return Claim(tenure, found.id, manifest, [Row(*row) for row in rows.tuples()], fence + 1)
 
 
 async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
@@ -68,8 +69,9 @@ async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
     return (await files.manifests.update(claim)).value.writer_epoch
 
 
-async def fence_log(files: DatabaseFiles, epoch: int) -> int:
+async def fence_log(tenure: Tenure) -> int:
     """Put as many empty files in a row behind the log as a predecessor could have under way; the last one's id."""
+    files, epoch = tenure.files, tenure.epoch
     store = files.wal_store or files.store
     window = await read_window(files)
     replay_after = (await files.manifests.read_latest()).value.replay_after_wal_id
@@ -88,13 +90,24 @@ async def fence_log(files: DatabaseFiles, epoch: int) -> int:
                     "or go back to a checkpoint"
                 )
             try:
-                await store.put(files.paths.wal(next_id), FENCE, CREATE)
+                await store.put(files.paths.wal(next_id), FENCE, tenure.create)
                 in_a_row += 1
             except Conflict:
                 in_a_row = 0
                 _check_epoch((await files.manifests.read_latest()).value, epoch)
+                _check_author(await tenure.author_of(next_id), next_id, epoch)
         next_id += 1
     return next_id - 1
+
+
+def _check_author(author: int | None, wal_id: int, epoch: int) -> None:
+    """The manifest says that nobody is newer than we are. A file that says otherwise means that epochs were given out
+    twice, as when an old manifest was brought back under a writer that lives: then nobody can tell whose rows count."""
+    if author is not None and author >= epoch:
+        raise Fenced(
+            f"WAL file {wal_id} was written by writer epoch {author}, while the manifest has just given out epoch {epoch}; "
+            "stop every process that writes this database, and open it again"
+        )
 
 
 def _check_epoch(manifest: Manifest, epoch: int) -> None:

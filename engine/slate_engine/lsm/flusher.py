@@ -8,55 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from slate_engine.errors import ClosedError, CloseReason, Error, UnavailableError
+from slate_engine.errors import ClosedError, CloseReason, Error
 from slate_engine.format.ids import Ulid
-from slate_engine.format.sst_build import BuiltSst, SstOptions, build_sst
+from slate_engine.format.sst_build import Chunk, SstBuilder, SstOptions
+from slate_engine.format.sst_meta import SstInfo
+from slate_engine.lsm.heap import give_back
+from slate_engine.lsm.live_state import FrozenMemtable
 from slate_engine.lsm.memtable import Memtable
+from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.retain import retain
 from slate_engine.lsm.segments import Segments
 from slate_engine.lsm.writer_options import WriterOptions
-from slate_engine.state.commit import Contended
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.ssts import SstHandle
 from slate_engine.state.tree import Tree
 from slate_engine.state.views import SstView, Views
-from slate_engine.store.protocol import StoreUnavailable
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-LONGEST_PAUSE = 5.0
-
-
-@dataclass(frozen=True, eq=False)
-class FrozenMemtable:
-    """A memtable that takes no more rows. All rows of the WAL up to ``replay_after`` are in it or in older ones."""
-
-    memtable: Memtable
-    replay_after: int
-    frozen_s: int
 
 
 class Owner(Protocol):
     """The writer, as far as flushing needs it."""
 
     @property
-    def pending(self) -> FrozenMemtable | None:
-        """The oldest memtable that is to be flushed."""
-        ...
+    def pending(self) -> FrozenMemtable | None: ...
 
     @property
-    def l0_count(self) -> int:
-        """The number of SSTs in the largest level 0."""
-        ...
+    def has_l0_room(self) -> bool: ...
 
     @property
     def segments(self) -> Segments: ...
@@ -86,7 +71,7 @@ class Flusher:
         self._files = files
         self._options = options
         self._runtime = files.runtime
-        self.trouble: UnavailableError | None = None
+        self.outage = Outage(files.runtime, "flushing a memtable")
         self.memtables_flushed = 0
         self.bytes_flushed = 0
         self._task = asyncio.ensure_future(self._run())
@@ -102,50 +87,39 @@ class Flusher:
         owner = self._owner
         try:
             while True:
-                await owner.until(lambda: owner.pending is not None and owner.l0_count < self._options.l0_max_ssts)
+                await owner.until(lambda: owner.pending is not None and owner.has_l0_room)
                 assert owner.pending is not None
-                await self._flush(owner.pending)
+                size = await self._flush(owner.pending)
+                await self._runtime.run(give_back, size)
         except Error as error:
             owner.stop(error)
         except Exception as defect:
             log.exception("flushing a memtable failed")
             owner.stop(ClosedError(f"the flusher broke down: {defect!r}", CloseReason.PANIC))
 
-    async def _flush(self, frozen: FrozenMemtable) -> None:
+    async def _flush(self, frozen: FrozenMemtable) -> int:
+        """Gives how many bytes that came to."""
         owner = self._owner
         min_seq = owner.retained_seq(min(owner.durable_seq, frozen.memtable.last_seq))
         built = await self._runtime.run(_build, frozen.memtable, min_seq, owner.segments, self._options.sst)
-        stored = await self._patiently(lambda: self._upload(built))
-        committed = await self._patiently(
+        stored = await self.outage.outlast(lambda: self._upload(built))
+        committed = await self.outage.outlast(
             lambda: self._files.manifests.update(lambda old: self._added(old, frozen, stored))
         )
         self.memtables_flushed += 1
-        self.bytes_flushed += sum(sst.size for _, sst in built)
+        size = sum(len(sst.data) for sst in built)
+        self.bytes_flushed += size
         owner.adopt(committed.id, committed.value)
+        return size
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until the store answers and others let us through: the rows are kept in memory until then."""
-        while True:
-            try:
-                result = await attempt()
-                self.trouble = None
-                return result
-            except (StoreUnavailable, Contended) as trouble:
-                if self.trouble is None:
-                    log.warning("a memtable cannot be flushed, trying again: %s", trouble)
-                self.trouble = trouble
-            await self._runtime.sleep(self._runtime.uniform(LONGEST_PAUSE / 2, LONGEST_PAUSE))
-
-    async def _upload(self, built: list[tuple[bytes, BuiltSst]]) -> list[tuple[bytes, SstHandle]]:
+    async def _upload(self, built: list[_Built]) -> list[tuple[bytes, SstHandle]]:
         newest = await self._files.manifests.read_latest()
         # A garbage collector takes an SST for an orphan if its id is older than the newest one in level 0.
         watermark = newest.value.trees.newest_l0_ms or 0
-        handles = [
-            (prefix, SstHandle(Ulid.new(self._runtime, watermark), sst.info, sst.version)) for prefix, sst in built
-        ]
-        for (_, handle), (_, sst) in zip(handles, built, strict=True):
-            await self._files.store.put(self._files.paths.compacted(handle.id), sst.tobytes())
-        return handles
+        handles = [SstHandle(Ulid.new(self._runtime, watermark), sst.info, sst.version) for sst in built]
+        for handle, sst in zip(handles, built, strict=True):
+            await self._files.store.put(self._files.paths.compacted(handle.id), sst.data)
+        return [(sst.prefix, handle) for handle, sst in zip(handles, built, strict=True)]
 
     def _added(self, old: Manifest, frozen: FrozenMemtable, stored: list[tuple[bytes, SstHandle]]) -> Manifest:
         owner, memtable = self._owner, frozen.memtable
@@ -168,8 +142,34 @@ class Flusher:
         )
 
 
-def _build(memtable: Memtable, min_seq: int, segments: Segments, options: SstOptions) -> list[tuple[bytes, BuiltSst]]:
-    """One SST for each segment that the memtable has rows of."""
-    rows = memtable.rows()
-    needed = retain(rows, np.arange(len(rows)), min_seq=min_seq, now_ms=memtable.max_create_ts, deepest=False)
-    return [(prefix, build_sst(part, options)) for prefix, part in segments.split(needed)]
+class _Built(NamedTuple):
+    """An SST of one segment."""
+
+    prefix: bytes
+    info: SstInfo
+    version: int
+    data: bytearray
+
+
+def _build(memtable: Memtable, min_seq: int, segments: Segments, options: SstOptions) -> list[_Built]:
+    """One SST for each segment that the memtable has rows of. The rows are in memory already, so as little as can be of
+    them is copied at a time."""
+    builders: dict[bytes, tuple[SstBuilder, bytearray]] = {}
+    for rows in memtable.pieces():
+        everything = np.arange(len(rows))
+        needed = retain(rows, everything, min_seq=min_seq, now_ms=memtable.max_create_ts, deepest=False)
+        for prefix, part in segments.split(needed):
+            builder, data = builders.setdefault(prefix, (SstBuilder(options), bytearray()))
+            builder.append(part)
+            _move(builder.take(), data)
+    built = []
+    for prefix, (builder, data) in builders.items():
+        finished = builder.finish()
+        _move(finished.chunks, data)
+        built.append(_Built(prefix, finished.info, finished.version, data))
+    return built
+
+
+def _move(chunks: list[Chunk], data: bytearray) -> None:
+    for chunk in chunks:
+        data += chunk

@@ -16,7 +16,7 @@ from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.order import lower_bound, take, upper_bound
 from slate_engine.lsm.row import Row
-from slate_engine.lsm.snapshot import GENTLE_PARTS, Snapshot
+from slate_engine.lsm.snapshot import GENTLE_PARTS, PARTS_AHEAD, Snapshot
 from slate_engine.lsm.table import cut
 from slate_engine.lsm.visible import MAX_SEQ, MergeOperator, fold, sort_versions, visible
 
@@ -77,11 +77,14 @@ class Overlay:
         values: bool = True,
         descending: bool = False,
         parts: Sequence[int] = GENTLE_PARTS,
+        ahead: int = PARTS_AHEAD,
+        prefix: bytes | None = None,
     ) -> AsyncIterator[Rows]:
         """The rows of ``wanted``. A batch of the snapshot comes with the writes up to its last key; those that lie beyond
         all of it come last. Values are always read: a merge needs them."""
         waiting = cut(self.rows, wanted)
-        async for batch in self.base.scan(wanted, descending=descending, parts=parts):
+        batches = self.base.scan(wanted, descending=descending, parts=parts, ahead=ahead, prefix=prefix)
+        async for batch in batches:
             if descending:
                 at = lower_bound(waiting.keys, batch.keys[len(batch) - 1])
                 here, waiting = waiting.slice(at, len(waiting)), waiting.slice(0, at)

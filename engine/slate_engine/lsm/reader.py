@@ -66,6 +66,7 @@ class Reader:
     """Made by :meth:`latest`, :meth:`managed` or :meth:`at_checkpoint`; ends by :meth:`close`."""
 
     def __init__(self, files: DatabaseFiles, options: ReaderOptions, leases: Leases | None = None) -> None:
+        self.loop = asyncio.get_running_loop()
         self._files = files
         self._options = options
         self._runtime = files.runtime
@@ -205,7 +206,21 @@ class Reader:
                 self._files.wal_store or self._files.store, self._files.paths, tail.last_id
             )
         lease, committed = await self._leases.establish(last_wal_id)
-        return await self._state_of(committed, lease, tail)
+        tending = asyncio.ensure_future(self._tend(self._leases))
+        try:
+            return await self._state_of(committed, lease, tail)
+        finally:
+            tending.cancel()
+
+    async def _tend(self, leases: Leases) -> None:
+        """Reading the log may take longer than a checkpoint lives; nobody polls meanwhile."""
+        pause = self._options.checkpoint_lifetime / 4
+        while True:
+            await self._runtime.sleep(pause)
+            try:
+                await leases.tend((await self._files.manifests.read_latest()).value)
+            except Error as trouble:
+                log.warning("the checkpoint of a reader of %r could not be renewed yet: %s", self._files.path, trouble)
 
     async def _newest(self) -> Versioned[Manifest]:
         newest = await self._files.manifests.read_latest()

@@ -17,6 +17,7 @@ from slate_engine.lsm.tables import DEFAULT_POLICIES, Tables
 from slate_engine.lsm.visible import MergeOperator
 from slate_engine.runtime import Runtime
 from slate_engine.state.checkpoints import check_usable
+from slate_engine.state.commit import NothingStored
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import ManifestStore
 from slate_engine.store.protocol import NotFound, ObjectStore
@@ -46,7 +47,7 @@ class DatabaseFiles:
         """The newest manifest, for one who wants to read."""
         found = await self.manifests.latest()
         if found is None:
-            raise InvalidError(
+            raise NothingStored(
                 f"there is no database at {self.path!r} in {self.store.url}: no manifest under {self.paths.manifest}/"
             )
         return found.value

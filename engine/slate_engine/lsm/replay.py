@@ -1,16 +1,18 @@
 """The part of a database that is only in its write-ahead log yet.
 
-WAL ids are contiguous above the manifest's ``replay_after_wal_id``. A reader takes the first gap for the end: what lies
-behind it was not acknowledged in order, or is still being written.
+WAL ids are contiguous above the manifest's ``replay_after_wal_id``. The first gap in a listing is the end: what lies behind
+it was not acknowledged in order, or is still being written.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from slate_engine.errors import DataError
 from slate_engine.format.columns import EMPTY, Rows
 from slate_engine.format.wal import read_wal
 from slate_engine.lsm.order import concat, take
@@ -24,17 +26,27 @@ FETCHES = 16
 """WAL files are small, so many are fetched at once."""
 
 
-class Replayed:
-    """Rows of some WAL files as a sorted run in memory."""
+INLINE_BYTES = 64 * 1024
+"""A smaller file is decoded at once: handing it to a thread would take longer."""
 
-    def __init__(self, in_commit_order: Rows) -> None:
-        self._rows = sort_versions(in_commit_order)
+
+@dataclass(frozen=True)
+class WalTable:
+    """Rows of some neighbouring WAL files as a sorted run in memory."""
+
+    sorted: Rows
+    last_seq: int
+
+    @staticmethod
+    def of(in_commit_order: Rows) -> WalTable:
+        last_seq = int(in_commit_order.seq[-1]) if len(in_commit_order) else 0
+        return WalTable(sort_versions(in_commit_order), last_seq)
 
     def rows(self) -> Rows:
-        return self._rows
+        return self.sorted
 
     def versions(self, key: bytes, max_seq: int) -> list[Row]:
-        return find_versions(self._rows, key, max_seq)
+        return find_versions(self.sorted, key, max_seq)
 
 
 async def wal_ids(store: ObjectStore, paths: Paths, after: int) -> list[int]:
@@ -58,37 +70,44 @@ async def wal_frontier(store: ObjectStore, paths: Paths, after: int) -> int:
     return last
 
 
-async def replay(store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime) -> Replayed:
+async def read_file(store: ObjectStore, paths: Paths, id: int, runtime: Runtime) -> Rows | None:
+    """The rows of one WAL file in commit order; None if there is no such file."""
+    key = paths.wal(id)
+    try:
+        data = (await store.get(key)).data
+    except NotFound:
+        return None
+    if len(data) < INLINE_BYTES:
+        return read_wal(data, object=key)
+    return await runtime.run(lambda: read_wal(data, object=key))
+
+
+async def replay(store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime) -> WalTable:
     """The rows of these WAL files that are newer than ``after_seq``, to read from."""
-    return Replayed(await replay_in_order(store, paths, ids, after_seq, runtime))
+    return WalTable.of(await replay_in_order(store, paths, ids, after_seq, runtime))
 
 
 async def replay_in_order(
     store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime
 ) -> Rows:
-    """The same rows in the order in which they were committed. What is not newer than ``after_seq`` is in an SST."""
+    """The same rows in the order in which they were committed. What is not newer than ``after_seq`` is in an SST. All of the
+    files are known to have been there, so one that is missing is a loss, and not the end of the log."""
     slots = asyncio.Semaphore(FETCHES)
 
-    async def fetch(id: int) -> Rows | None:
+    async def fetch(id: int) -> Rows:
         async with slots:
-            try:
-                found = await store.get(paths.wal(id))
-            except NotFound:
-                return None
-            return await runtime.run(_rows_after, found.data, paths.wal(id), after_seq)
-
-    fetched = await asyncio.gather(*(fetch(id) for id in ids))
-    return concat([EMPTY, *_until_gap(fetched)])
-
-
-def _until_gap(files: Iterable[Rows | None]) -> Iterator[Rows]:
-    for rows in files:
+            rows = await read_file(store, paths, id, runtime)
         if rows is None:
-            return
-        yield rows
+            raise DataError(
+                f"Data error: wal truncated at wal file {id}: it was there and is gone, with all that was written to it. "
+                "Restore the file, or go back to a checkpoint; if a collector took it while this was reading, read again"
+            )
+        return newer_than(rows, after_seq)
+
+    return concat([EMPTY, *await asyncio.gather(*(fetch(id) for id in ids))])
 
 
-def _rows_after(data: bytes | memoryview, key: str, after_seq: int) -> Rows:
-    rows = read_wal(data, object=key)
-    newer = np.flatnonzero(rows.seq > np.uint64(after_seq))
+def newer_than(rows: Rows, seq: int) -> Rows:
+    """Those above a sequence number."""
+    newer = np.flatnonzero(rows.seq > np.uint64(seq))
     return rows if len(newer) == len(rows) else take(rows, newer)

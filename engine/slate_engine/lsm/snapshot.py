@@ -12,13 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from slate_engine.format.arrow import COLUMNS, record_batch
 from slate_engine.format.columns import EMPTY, MERGE, TOMBSTONE, Bytes, Rows
+from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import ALL, UNBOUNDED, Bound, KeyRange
 from slate_engine.lsm.cuts import cut_keys
 from slate_engine.lsm.levels import Level, Levels
@@ -36,6 +37,8 @@ GENTLE_PARTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20)
 
 LARGE_PARTS = (8 << 20,)
 PARTS_AHEAD = 2
+
+Tables: TypeAlias = dict[Ulid, Table]
 
 
 class Memory(Protocol):
@@ -96,15 +99,18 @@ class Snapshot:
         values: bool = True,
         descending: bool = False,
         parts: Sequence[int] = GENTLE_PARTS,
+        ahead: int = PARTS_AHEAD,
+        prefix: bytes | None = None,
     ) -> AsyncGenerator[Rows, None]:
-        """The visible rows of ``wanted`` in key order, some at a time; the next parts are read while one is used. Without
-        ``values`` they are neither decoded nor merged, and are empty."""
+        """The visible rows of ``wanted`` in key order, some at a time; the next ``ahead`` parts are read while one is used.
+        Without ``values`` they are neither decoded nor merged, and are empty. If all keys of ``wanted`` begin with
+        ``prefix``, SSTs whose filters know of no such key are not read."""
         pending: deque[asyncio.Task[Rows]] = deque()
         try:
-            async with aclosing(self._parts(wanted, descending, parts)) as planned:
-                async for part in planned:
-                    pending.append(asyncio.ensure_future(self._read(part, values, descending)))
-                    if len(pending) > PARTS_AHEAD:
+            async with aclosing(self._parts(wanted, descending, parts, prefix)) as planned:
+                async for part, tables in planned:
+                    pending.append(asyncio.ensure_future(self._read(part, tables, values, descending)))
+                    if len(pending) > ahead:
                         rows = await pending.popleft()
                         if len(rows):
                             yield rows
@@ -124,13 +130,15 @@ class Snapshot:
             async for rows in batches:
                 yield record_batch(rows, columns, large=large)
 
-    async def _parts(self, wanted: KeyRange, descending: bool, sizes: Sequence[int]) -> AsyncGenerator[KeyRange, None]:
-        """``wanted`` cut into ranges of about these many bytes each."""
+    async def _parts(
+        self, wanted: KeyRange, descending: bool, sizes: Sequence[int], prefix: bytes | None
+    ) -> AsyncGenerator[tuple[KeyRange, Tables], None]:
+        """``wanted`` cut into ranges of about these many bytes each, with the tables that have rows in them."""
         for window in _ordered(self._windows(wanted), descending):
-            tables = [
-                self.open_table(view) for level in self.levels.overlapping(window) for view in level.overlapping(window)
-            ]
-            maps = await asyncio.gather(*(table.blocks() for table in tables))
+            tables = {view.sst.id: self.open_table(view) for view in self._views(window)}
+            if prefix is not None:
+                tables = await _with_prefix(tables, prefix)
+            maps = await asyncio.gather(*(table.blocks() for table in tables.values()))
             spans = [block_span(blocks, window) for blocks in maps]
             cuts = cut_keys(
                 [blocks.first_keys.slice(*span) for blocks, span in zip(maps, spans, strict=True)],
@@ -139,7 +147,7 @@ class Snapshot:
                 backwards=descending,
             )
             for part in _ordered(_between(window, cuts), descending):
-                yield part
+                yield part, tables
 
     def _views(self, wanted: KeyRange) -> list[SstView]:
         """The views in ``wanted``, from the newest level to the oldest."""
@@ -150,19 +158,25 @@ class Snapshot:
         cuts = cut_keys([level.lower_keys for level in levels], [level.sizes for level in levels], [WINDOW_BYTES])
         return list(_between(wanted, cuts))
 
-    async def _read(self, part: KeyRange, values: bool, descending: bool) -> Rows:
-        on_disk = await asyncio.gather(*(self._read_view(view, part, values) for view in self._views(part)))
+    async def _read(self, part: KeyRange, tables: Tables, values: bool, descending: bool) -> Rows:
+        views = [view for view in self._views(part) if view.sst.id in tables]
+        on_disk = await asyncio.gather(*(_read_view(view, tables[view.sst.id], part, values) for view in views))
         in_memory = [cut(memory.rows(), part) for memory in self.memory]
         if not values:
             in_memory = [_keys_of(rows) for rows in in_memory]
         rows = visible([*in_memory, *on_disk], self.max_seq, self.operator if values else _KeysOnly())
         return take(rows, np.arange(len(rows) - 1, -1, -1)) if descending else rows
 
-    async def _read_view(self, view: SstView, part: KeyRange, values: bool) -> Rows:
-        seen = part if view.visible_range is None else view.visible_range.intersect(part)
-        if seen is None:
-            return EMPTY
-        return await self.open_table(view).rows_in(seen, values=values)
+
+async def _with_prefix(tables: Tables, prefix: bytes) -> Tables:
+    """Those that may have a key that begins so."""
+    may_have = await asyncio.gather(*(table.may_have_prefix(prefix) for table in tables.values()))
+    return {id: table for (id, table), may in zip(tables.items(), may_have, strict=True) if may}
+
+
+async def _read_view(view: SstView, table: Table, part: KeyRange, values: bool) -> Rows:
+    seen = part if view.visible_range is None else view.visible_range.intersect(part)
+    return EMPTY if seen is None else await table.rows_in(seen, values=values)
 
 
 def _reaches_base(versions: list[Row], older: Iterable[Row]) -> bool:

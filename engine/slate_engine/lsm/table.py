@@ -76,7 +76,9 @@ class Table:
         return read_stats(await self._read(info.stats_offset, info.stats_len), info, object=self.key)
 
     async def may_have_prefix(self, prefix: bytes) -> bool:
-        """False if a filter says that no key of the SST begins with ``prefix``."""
+        """False if a filter says that no key of the SST begins with ``prefix``. Filters that cannot tell are not read."""
+        if not any(policy.tells_prefix(prefix) for policy in self._policies):
+            return True
         return all(policy.may_have_prefix(bloom, prefix) for policy, bloom in await self.filters())
 
     async def rows(self, first: int, last: int, *, values: bool = True) -> Rows:

@@ -8,40 +8,15 @@ over into SSTs is dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from slate_engine.errors import DataError
 from slate_engine.format.columns import Rows
-from slate_engine.format.wal import read_wal
 from slate_engine.lsm.order import take
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.row import Row, find_versions
-from slate_engine.lsm.visible import merge_sources, sort_versions
+from slate_engine.lsm.replay import FETCHES, WalTable, newer_than, read_file
+from slate_engine.lsm.visible import merge_sources
 from slate_engine.state.manifest import Manifest
-from slate_engine.store.protocol import NotFound
-
-FETCHES = 16
-"""WAL files are small, so many are fetched at once."""
-
-INLINE_BYTES = 64 * 1024
-"""A smaller file is decoded at once: handing it to a thread would take longer."""
-
-
-@dataclass(frozen=True)
-class WalTable:
-    """Rows of some neighbouring WAL files as a sorted run."""
-
-    sorted: Rows
-    last_seq: int
-
-    def rows(self) -> Rows:
-        return self.sorted
-
-    def versions(self, key: bytes, max_seq: int) -> Iterable[Row]:
-        return find_versions(self.sorted, key, max_seq)
 
 
 @dataclass(frozen=True)
@@ -72,10 +47,10 @@ class WalTail:
 
     def with_file(self, id: int, in_commit_order: Rows) -> WalTail:
         """The same and the next file."""
-        rows = _above(in_commit_order, self.after_seq)
+        rows = newer_than(in_commit_order, self.after_seq)
         if not len(rows):
             return replace(self, last_id=id)
-        tables = [WalTable(sort_versions(rows), int(rows.seq[-1])), *self.tables]
+        tables = [WalTable.of(rows), *self.tables]
         while len(tables) > 1 and self._belong_together(tables[0].sorted.nbytes, tables[1].sorted.nbytes):
             tables[:2] = [_merged(tables[0], tables[1])]
         return replace(self, last_id=id, tables=tuple(tables))
@@ -107,14 +82,7 @@ async def follow(files: DatabaseFiles, tail: WalTail, until: int | None = None) 
 
 async def read_wal_file(files: DatabaseFiles, id: int) -> Rows | None:
     """The rows of one WAL file in commit order; None if there is no such file."""
-    key = files.paths.wal(id)
-    try:
-        data = (await (files.wal_store or files.store).get(key)).data
-    except NotFound:
-        return None
-    if len(data) < INLINE_BYTES:
-        return read_wal(data, object=key)
-    return await files.runtime.run(lambda: read_wal(data, object=key))
+    return await read_file(files.wal_store or files.store, files.paths, id, files.runtime)
 
 
 def _merged(newer: WalTable, older: WalTable) -> WalTable:
@@ -125,10 +93,5 @@ def _merged(newer: WalTable, older: WalTable) -> WalTable:
 def _newer(table: WalTable, seq: int) -> WalTable | None:
     if table.last_seq <= seq:
         return None
-    rows = _above(table.sorted, seq)
+    rows = newer_than(table.sorted, seq)
     return table if rows is table.sorted else WalTable(rows, table.last_seq)
-
-
-def _above(rows: Rows, seq: int) -> Rows:
-    newer = np.flatnonzero(rows.seq > np.uint64(seq))
-    return rows if len(newer) == len(rows) else take(rows, newer)

@@ -12,27 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 from slate_engine.errors import ClosedError, CloseReason, Error
 from slate_engine.format.columns import Rows
 from slate_engine.format.sst_meta import Codec
 from slate_engine.format.wal import build_wal_sst
-from slate_engine.lsm.paths import Paths
+from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.row import Row
-from slate_engine.runtime import Runtime
-from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectStore, StoreUnavailable
-
-T = TypeVar("T")
+from slate_engine.lsm.tenure import Tenure
+from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.store.protocol import Conflict, NotFound, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
 INLINE_ROWS = 2000
 """Fewer rows than this are encoded at once: handing them to a thread would take longer."""
-
-LONGEST_PAUSE = 5.0
-"""Between attempts at a store that does not answer, in seconds."""
 
 
 class WalFile:
@@ -56,36 +51,30 @@ class WalFile:
 
 
 class WalWriter:
-    """Writes the WAL from ``next_id`` on. ``fenced`` is asked for the error when an id turns out to be taken;
-    ``advanced`` is called when rows have become durable."""
+    """Writes the WAL from ``next_id`` on, and signs it. ``advanced`` is called when rows have become durable, ``failed``
+    when nothing more can be written: an id turned out to be taken."""
 
     def __init__(
         self,
-        store: ObjectStore,
-        paths: Paths,
-        runtime: Runtime,
+        tenure: Tenure,
+        options: WriterOptions,
         *,
         next_id: int,
         durable_seq: int,
-        flush_interval: float | None,
-        max_bytes: int,
-        max_parallel: int,
-        codec: Codec,
-        fenced: Callable[[int], Awaitable[Error]],
         advanced: Callable[[], None],
         failed: Callable[[Error], None],
     ) -> None:
-        self._store = store
-        self._paths = paths
-        self._runtime = runtime
+        self._tenure = tenure
+        self._store = tenure.files.wal_store or tenure.files.store
+        self._paths = tenure.files.paths
+        self._runtime = tenure.files.runtime
         self._next_id = next_id
-        self._interval = flush_interval
-        self._max_bytes = max_bytes
-        self._codec = codec
-        self._fenced = fenced
+        self._interval = options.flush_interval
+        self._max_bytes = options.l0_sst_size_bytes
+        self._codec = options.sst.codec
         self._advanced = advanced
         self._failed = failed
-        self._max_parallel = max_parallel
+        self._max_parallel = options.max_parallel_writes
         self._current: WalFile | None = None
         self._under_way: dict[int, WalFile] = {}
         self._stored_ahead: dict[int, WalFile] = {}
@@ -93,7 +82,7 @@ class WalWriter:
         self._moved = asyncio.Event()
         self._closing = False
         self._error: Error | None = None
-        self.trouble: StoreUnavailable | None = None
+        self.outage = Outage(self._runtime, "writing the log")
         self.files_stored = 0
         self.bytes_stored = 0
         self.last_stored_id = next_id - 1
@@ -209,43 +198,31 @@ class WalWriter:
     async def _store_file(self, id: int, file: WalFile) -> None:
         key = self._paths.wal(id)
         data = await self._encode(file.rows)
-        pause = 0.05
         unsure = False
-        while True:
+
+        async def put() -> None:
+            nonlocal unsure
             try:
-                await self._store.put(key, data, CREATE)
-                self.trouble = None
-                self.files_stored += 1
-                self.bytes_stored += len(data)
-                return
-            except Conflict:
-                # An attempt whose outcome nobody could tell may have been carried out after all.
-                if unsure and await self._patiently(lambda: self._holds(key, data)):
-                    self.trouble = None
-                    return
-                raise await self._patiently(lambda: self._fenced(id)) from None
+                await self._store.put(key, data, self._tenure.create)
             except StoreUnavailable as trouble:
-                if self.trouble is None:
-                    log.warning("%s cannot be stored, trying again: %s", key, trouble)
-                self.trouble = trouble
                 unsure = unsure or trouble.unknown_outcome
-            await self._runtime.sleep(self._runtime.uniform(pause / 2, pause))
-            pause = min(pause * 2, LONGEST_PAUSE)
+                raise
+
+        try:
+            await self.outage.outlast(put)
+        except Conflict:
+            # An attempt whose outcome nobody could tell may have been carried out after all. Nobody stops writing for want
+            # of an answer about what became of his file.
+            if not (unsure and await self.outage.outlast(lambda: self._holds(key, data))):
+                raise await self.outage.outlast(lambda: self._tenure.taken(id)) from None
+        self.files_stored += 1
+        self.bytes_stored += len(data)
 
     async def _holds(self, key: str, data: bytes) -> bool:
         try:
             return bytes((await self._store.get(key)).data) == data
         except NotFound:
             return False
-
-    async def _patiently(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask until the store answers: nobody stops writing for want of an answer about what happened to his file."""
-        while True:
-            try:
-                return await question()
-            except StoreUnavailable as trouble:
-                self.trouble = trouble
-                await self._runtime.sleep(LONGEST_PAUSE)
 
     async def _encode(self, rows: list[Row]) -> bytes:
         if len(rows) < INLINE_ROWS:

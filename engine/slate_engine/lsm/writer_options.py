@@ -20,6 +20,9 @@ class WriterOptions:
     manifest_poll_interval: float = 1.0
     l0_sst_size_bytes: int = 64 << 20
     l0_max_ssts: int = 8
+    """With so many SSTs in level 0 of a tree, flushing waits for compaction."""
+    l0_max_ssts_per_key: int | None = None
+    """The same where so many of them may hold one and the same key, which is what makes reads slow. None: no limit."""
     max_unflushed_bytes: int = 1 << 30
     max_wal_files: int = 4096
     """So many WAL files are replayed at most: then the memtable is flushed, however small it is."""

@@ -31,15 +31,16 @@ class CheckpointExpired(InvalidError):
 class NotInitialized(InvalidError):
     """The database is a clone under construction."""
 
-    def __init__(self) -> None:
-        super().__init__("the database is not initialized: finish the clone that makes it, or destroy it")
+    def __init__(self, path: str | None = None) -> None:
+        which = "the database" if path is None else f"database {path!r}"
+        super().__init__(f"{which} is not initialized: finish the clone that makes it, or destroy it")
 
 
-def check_usable(manifest: Manifest) -> None:
+def check_usable(manifest: Manifest, path: str | None = None) -> None:
     """Raise unless this is a whole, living database: neither destroyed nor a clone under construction."""
-    check_alive(manifest)
+    check_alive(manifest, path)
     if not manifest.initialized:
-        raise NotInitialized
+        raise NotInitialized(path)
 
 
 def with_checkpoint(
@@ -93,4 +94,12 @@ def _found(manifest: Manifest, id: UUID) -> Checkpoint:
 
 
 def _expiry(now_ms: int, lifetime_ms: int | None) -> int | None:
-    return None if lifetime_ms is None else (now_ms + lifetime_ms) // 1000
+    if lifetime_ms is None:
+        return None
+    expiry = (now_ms + lifetime_ms) // 1000
+    if lifetime_ms < 0 or expiry >= 2**32:
+        raise InvalidError(
+            f"a checkpoint cannot live for {lifetime_ms} ms: its end must be a time between now and the year 2106; leave "
+            "the lifetime out to keep it until it is deleted"
+        )
+    return expiry

@@ -20,6 +20,9 @@ T = TypeVar("T")
 _LARGE = 1 << 18
 """From this many bytes on, decoding and encoding would hold up the event loop: they go to a thread."""
 
+_LONGEST_PAUSE = 4.0
+"""In seconds, between two attempts: so that hundreds who change one state at once do not keep each other from it."""
+
 
 class Contended(UnavailableError):
     """Others committed first, again and again. Nothing was written; try again later."""
@@ -110,7 +113,7 @@ class StateStore(ABC, Generic[T]):
                         "written, try again later"
                     ) from lost
             await self._runtime.sleep(self._runtime.uniform(0, delay))
-            delay = min(delay * 2, 1.0)
+            delay = min(delay * 2, _LONGEST_PAUSE)
 
     async def _create(self, after_id: int, value: T) -> int:
         large = self._known is not None and len(self._known[0]) >= _LARGE

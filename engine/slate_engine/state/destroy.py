@@ -37,7 +37,8 @@ class NotDestroyed(InvalidError):
 
 
 def softly_destroyed(manifest: Manifest, *, now_s: int) -> Manifest:
-    """Nobody may use the database from now on, but all of it stays. Nothing changes if it is destroyed already."""
+    """Nobody may use the database from now on, but all of it stays. Only checkpoints that its writers made for themselves
+    go, for they are fenced. Nothing changes if it is destroyed already."""
     if Tombstone.of(manifest) is not None:
         return manifest
     if not manifest.initialized:
@@ -80,7 +81,8 @@ def active_checkpoints(manifest: Manifest, *, now_ms: int) -> list[Checkpoint]:
 
 def _marked(manifest: Manifest, tombstone: Tombstone) -> Manifest:
     fenced = claim_compactor(claim_writer(manifest))
-    return replace(fenced, initialized=False, segment_extractor_name=tombstone.text)
+    others = tuple(each for each in manifest.checkpoints if each.writer_epoch is None)
+    return replace(fenced, initialized=False, segment_extractor_name=tombstone.text, checkpoints=others)
 
 
 def _describe(checkpoint: Checkpoint) -> str:

@@ -36,6 +36,9 @@ class Checkpoint:
     expire_time_s: int | None
     create_time_s: int
     name: str | None = None
+    writer_epoch: int | None = None
+    """Whose it is, if a writer made it for itself. RFC-0004 has such, and the schema a place for them; the writers of today
+    make none, but a database that has some is fenced with them in mind."""
 
     def is_expired(self, now_s: float) -> bool:
         return self.expire_time_s is not None and self.expire_time_s <= now_s

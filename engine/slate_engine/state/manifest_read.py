@@ -164,12 +164,22 @@ def _checkpoints(root: Tables, field: Field) -> tuple[Checkpoint, ...]:
         read_ids(tables.child(of.id)).values(),
         *tables.numbers(of.manifest_id, of.checkpoint_expire_time_s, of.checkpoint_create_time_s),
         tables.strings(of.name),
+        _writer_epochs(tables),
         strict=True,
     )
     return tuple(
-        Checkpoint(UUID(int=id), manifest_id, expire or None, create, name)
-        for id, manifest_id, expire, create, name in columns
+        Checkpoint(UUID(int=id), manifest_id, expire or None, create, name, epoch)
+        for id, manifest_id, expire, create, name, epoch in columns
     )
+
+
+def _writer_epochs(checkpoints: Tables) -> list[int | None]:
+    """Of each checkpoint. Metadata of a kind that we do not know says nothing to us, as it says nothing to SlateDB."""
+    (kinds,) = checkpoints.u64(layout.Checkpoint.metadata_type)
+    writers = kinds == layout.CheckpointMetadataType.WRITER_CHECKPOINT
+    tables = checkpoints.where(writers).child(layout.Checkpoint.metadata)
+    (epochs,) = tables.numbers(layout.WriterCheckpoint.epoch)
+    return [epoch if at else None for epoch, at in zip(epochs, tables.at.tolist(), strict=True)]
 
 
 def _external_dbs(root: Tables, field: Field) -> tuple[ExternalDb, ...]:

@@ -99,6 +99,10 @@ def _trees(builder: Builder, flat: FlatTrees, pool_ids: Refs) -> tuple[Refs, Ref
 
 def _checkpoints(builder: Builder, checkpoints: tuple[Checkpoint, ...]) -> Refs:
     to = layout.Checkpoint
+    of_writers = np.array([each.writer_epoch is not None for each in checkpoints], np.bool_)
+    epochs = np.array([each.writer_epoch for each in checkpoints if each.writer_epoch is not None], np.uint64)
+    metadata = np.zeros(len(checkpoints), np.int64)
+    metadata[of_writers] = builder.tables(len(epochs), {layout.WriterCheckpoint.epoch: epochs})
     return builder.tables(
         len(checkpoints),
         {
@@ -106,6 +110,8 @@ def _checkpoints(builder: Builder, checkpoints: tuple[Checkpoint, ...]) -> Refs:
             to.manifest_id: np.array([each.manifest_id for each in checkpoints], np.uint64),
             to.checkpoint_expire_time_s: np.array([each.expire_time_s or 0 for each in checkpoints], np.uint64),
             to.checkpoint_create_time_s: np.array([each.create_time_s for each in checkpoints], np.uint64),
+            to.metadata_type: of_writers * np.int64(layout.CheckpointMetadataType.WRITER_CHECKPOINT),
+            to.metadata: metadata,
             to.name: builder.texts([each.name for each in checkpoints]),
         },
     )

@@ -43,17 +43,27 @@ class Tombstone:
 class Destroyed(InvalidError):
     """The database was destroyed. Until it is deleted for good, it can be brought back."""
 
-    def __init__(self, tombstone: Tombstone) -> None:
+    def __init__(self, tombstone: Tombstone, path: str | None = None) -> None:
+        which = "the database" if path is None else f"database {path!r}"
         what = "is being deleted for good" if tombstone.deleting else "can be undeleted until it is collected"
-        super().__init__(f"the database was destroyed at {show_second(tombstone.destroyed_at_s)}, and {what}")
+        super().__init__(f"{which} was destroyed at {show_second(tombstone.destroyed_at_s)}, and {what}")
         self.destroyed_at_s = tombstone.destroyed_at_s
 
 
-def check_alive(manifest: Manifest) -> None:
-    """Raise :class:`Destroyed` if the database is: nobody reads it, writes it, or makes anything of it."""
+def check_alive(manifest: Manifest, path: str | None = None) -> None:
+    """Raise :class:`Destroyed` if the database is: nobody reads it, writes it, or makes anything of it. ``path`` is for
+    those who work on several."""
     tombstone = Tombstone.of(manifest)
     if tombstone is not None:
-        raise Destroyed(tombstone)
+        raise Destroyed(tombstone, path)
+
+
+def life_of(manifest: Manifest) -> str:
+    """``alive``, ``under construction`` (a clone), ``destroyed`` (and may be undeleted) or ``being deleted``."""
+    tombstone = Tombstone.of(manifest)
+    if tombstone is not None:
+        return "being deleted" if tombstone.deleting else "destroyed"
+    return "alive" if manifest.initialized else "under construction"
 
 
 def show_second(unix_s: int) -> str:

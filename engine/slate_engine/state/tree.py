@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,11 +11,9 @@ import numpy as np
 
 from slate_engine.format.columns import I64
 from slate_engine.format.ids import Ulid
-from slate_engine.format.key_range import Bound, BoundType, KeyRange
 from slate_engine.state.flat import FlatTrees
 from slate_engine.state.invariants import Flaw, find_flaw
 from slate_engine.state.ssts import Ssts
-from slate_engine.state.view_table import KeyBounds
 from slate_engine.state.views import NO_VIEWS, Views
 
 
@@ -29,33 +27,6 @@ class SortedRun:
     @property
     def estimated_size(self) -> int:
         return self.views.estimated_size
-
-    @cached_property
-    def _bounds(self) -> KeyBounds:
-        return self.views.alone().bounds()
-
-    def overlapping(self, keys: KeyRange) -> Views:
-        """The views that may hold some of these ``keys``, found by bisection."""
-        places = range(len(self.views))
-        first, stop = 0, len(places)
-        if keys.end.bounded:
-            bisect = bisect_right if keys.end.type is BoundType.INCLUDED else bisect_left
-            stop = bisect(places, keys.end.key, key=self._lower)
-        if keys.start.bounded:
-            first = bisect_left(places, keys.start.key, key=self._lower)
-            if first > 0 and self._reaches(first - 1, keys.start):
-                first -= 1
-        return self.views[first:stop]
-
-    def _lower(self, i: int) -> bytes:
-        return self._bounds.lower[i] or b""
-
-    def _reaches(self, i: int, start: Bound) -> bool:
-        """Whether view ``i``, which begins before ``start``, goes beyond it."""
-        upper = self._bounds.upper[i]
-        if upper is None or upper > start.key:
-            return True
-        return upper == start.key and not self._bounds.open[i] and start.type is BoundType.INCLUDED
 
 
 @dataclass(frozen=True)

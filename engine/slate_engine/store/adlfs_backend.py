@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -21,7 +22,7 @@ from azure.storage.blob.aio import BlobClient, BlobServiceClient, ContainerClien
 
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import Runtime
-from slate_engine.store.backend import MARK, Signed, check_key, check_prefix
+from slate_engine.store.backend import MARK, Signed, attributes_of, check_key, check_prefix, notes_of
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import Failure, NotSatisfiable, explain
 from slate_engine.store.one_shot import send_once
@@ -91,7 +92,8 @@ class AdlfsBackend:
             properties = await (await self._blob(key)).get_blob_properties()
         except _FAILURES as error:
             raise self._explain(error, "head", key) from None
-        return Signed(_meta(key, properties), (properties.metadata or {}).get(MARK, ""))
+        notes = properties.metadata or {}
+        return Signed(replace(_meta(key, properties), attributes=attributes_of(notes)), notes.get(MARK, ""))
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
         self._meter.count(Request.PUT)
@@ -105,7 +107,7 @@ class AdlfsBackend:
                 condition = {"overwrite": True}
         try:
             blob = await self._blob(key)
-            answer = await blob.upload_blob(bytes(data), metadata=_metadata(mark), retry_total=0, **condition)
+            answer = await blob.upload_blob(bytes(data), metadata=notes_of(mode, mark), retry_total=0, **condition)
         except _FAILURES as error:
             raise self._explain(error, "put", key, mode) from None
         return str(answer["etag"])
@@ -134,7 +136,7 @@ class AdlfsBackend:
             await stage(part)
         self._meter.count(Request.PUT)
         try:
-            answer = await blob.commit_block_list(blocks, metadata=_metadata(mark), retry_total=0)
+            answer = await blob.commit_block_list(blocks, metadata=notes_of(OVERWRITE, mark), retry_total=0)
         except _FAILURES as error:
             raise self._explain(error, "put", key, OVERWRITE) from None
         return str(answer["etag"])
@@ -254,10 +256,6 @@ def _account(place: Place, options: Options) -> dict[str, Any]:
         "tenant_id": options.text("tenant_id") or None,
         "anon": options.flag("anonymous"),
     }
-
-
-def _metadata(mark: str) -> dict[str, str]:
-    return {MARK: mark} if mark else {}
 
 
 def _meta(key: str, properties: BlobProperties) -> ObjectMeta:

@@ -7,12 +7,12 @@ recognise it later, even among objects with identical bytes. See :mod:`slate_eng
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from slate_engine.errors import InvalidError
-from slate_engine.store.protocol import OVERWRITE, Buffer, ObjectMeta, ObjectStore, PutMode
+from slate_engine.store.protocol import OVERWRITE, Attributes, Buffer, Create, ObjectMeta, ObjectStore, PutMode
 
 MARK = "slatewrite"
 """The attribute's name. Azure allows letters and digits only."""
@@ -40,6 +40,17 @@ class Backend(ObjectStore, Protocol):
     async def read_mark(self, key: str) -> Signed:
         """Raises :class:`~slate_engine.store.protocol.NotFound`."""
         ...
+
+
+def notes_of(mode: PutMode, mark: str) -> dict[str, str]:
+    """All that is to be kept beside the bytes of a write."""
+    notes = dict(mode.attributes) if isinstance(mode, Create) else {}
+    return {**notes, MARK: mark} if mark else notes
+
+
+def attributes_of(notes: Mapping[str, str]) -> Attributes:
+    """What a creator noted, out of all that a service keeps beside an object. Some give names back in capitals."""
+    return tuple((name.lower(), value) for name, value in notes.items() if name.lower() != MARK)
 
 
 def check_key(key: str) -> str:

@@ -91,6 +91,9 @@ class FileStore:
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE) -> str:
         def write() -> str:
             path = self._path(key)
+            if isinstance(mode, Create) and path.is_file():
+                # Not what decides it, but of many who race for one name all but the first are spared the disk.
+                raise Conflict(key, mode)
             with self._temporary(path) as (temporary, descriptor):
                 write_all(descriptor, data)
                 os.fsync(descriptor)
@@ -233,6 +236,7 @@ class FileStore:
                     names = sorted((e.name + "/" if e.is_dir(follow_symlinks=False) else e.name) for e in entries)
             except (FileNotFoundError, NotADirectoryError):
                 return
+            path = f"{folder}/"  # joined by hand: a folder may hold a hundred thousand names
             for name in names:
                 key = base + name
                 if name.endswith("/"):
@@ -242,7 +246,7 @@ class FileStore:
                 elif key > start_after and key.startswith(prefix) and not _TEMPORARY.search(name):
                     # A file that is gone by now was deleted after the folder was read, and is not listed.
                     with contextlib.suppress(FileNotFoundError):
-                        yield _meta(key, os.stat(folder / name))
+                        yield _meta(key, os.stat(path + name))
 
         # Start at the deepest folder that the prefix names in full, not at the root.
         base = check_prefix(prefix)[: prefix.rfind("/") + 1]

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ from yarl import URL
 
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import Runtime
-from slate_engine.store.backend import MARK, Signed, check_key, check_prefix
+from slate_engine.store.backend import MARK, Signed, attributes_of, check_key, check_prefix, notes_of
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import Failure, NotSatisfiable, explain
 from slate_engine.store.one_shot import send_once
@@ -94,13 +95,16 @@ class GcsfsBackend:
         self._meter.count(Request.HEAD)
         _, body = await self._send("GET", self._object(key), "head", key)
         found = json.loads(body)
-        return Signed(_meta(key, found), found.get("metadata", {}).get(MARK, ""))
+        notes = found.get("metadata", {})
+        return Signed(replace(_meta(key, found), attributes=attributes_of(notes)), notes.get(MARK, ""))
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
         self._meter.count(Request.PUT)
         boundary = self._runtime.random_bytes(24).hex()
         part = f"--{boundary}\r\nContent-Type: "
-        head = f"{part}application/json\r\n\r\n{self._resource(key, mark)}\r\n{part}application/octet-stream\r\n\r\n"
+        head = (
+            f"{part}application/json\r\n\r\n{self._resource(key, mode, mark)}\r\n{part}application/octet-stream\r\n\r\n"
+        )
         whole = b"".join([head.encode(), data, f"\r\n--{boundary}--\r\n".encode()])
         _, body = await self._upload(key, mode, "multipart", f"multipart/related; boundary={boundary}", whole)
         return str(json.loads(body)["generation"])
@@ -117,7 +121,9 @@ class GcsfsBackend:
         if following is None:
             return await self.put(key, held, mark=mark)
         self._meter.count(Request.POST)
-        begun = await self._upload(key, OVERWRITE, "resumable", "application/json", self._resource(key, mark).encode())
+        begun = await self._upload(
+            key, OVERWRITE, "resumable", "application/json", self._resource(key, OVERWRITE, mark).encode()
+        )
         upload, start = begun[0]["Location"], 0
         # Only the last part says how long the whole is, and only with it does the object come to be.
         while following is not None:
@@ -188,8 +194,9 @@ class GcsfsBackend:
     def _object(self, key: str) -> str:
         return f"/storage/v1/b/{self._place.bucket}/o/{quote(self._base + check_key(key), safe='')}"
 
-    def _resource(self, key: str, mark: str) -> str:
-        return json.dumps({"name": self._base + check_key(key)} | ({"metadata": {MARK: mark}} if mark else {}))
+    def _resource(self, key: str, mode: PutMode, mark: str) -> str:
+        notes = notes_of(mode, mark)
+        return json.dumps({"name": self._base + check_key(key)} | ({"metadata": notes} if notes else {}))
 
     def _condition(self, key: str, mode: PutMode) -> dict[str, str]:
         match mode:

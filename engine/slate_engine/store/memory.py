@@ -10,6 +10,7 @@ from slate_engine.store.backend import Signed, check_key, check_prefix
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.protocol import (
     OVERWRITE,
+    Attributes,
     Buffer,
     Conflict,
     Create,
@@ -65,7 +66,7 @@ class MemoryStore:
                 raise Conflict(key, mode)
             case Update(etag) if present is None or present[0].meta.etag != etag:
                 raise Conflict(key, mode)
-        return self._store(key, bytes(data), mark)
+        return self._store(key, bytes(data), mark, mode.attributes if isinstance(mode, Create) else ())
 
     async def put_stream(self, key: str, chunks: AsyncIterable[Buffer], *, mark: str = "") -> str:
         check_key(key)
@@ -81,7 +82,7 @@ class MemoryStore:
     async def copy(self, source: str, destination: str) -> None:
         self._meter.count(Request.COPY)
         found, mark = self._find(source)
-        self._store(check_key(destination), found.data, mark)
+        self._store(check_key(destination), found.data, mark, found.meta.attributes)
 
     async def list(self, prefix: str, *, start_after: str = "") -> AsyncIterator[list[ObjectMeta]]:
         check_prefix(prefix)
@@ -112,9 +113,9 @@ class MemoryStore:
             raise NotFound(key)
         return found
 
-    def _store(self, key: str, data: Buffer, mark: str) -> str:
+    def _store(self, key: str, data: Buffer, mark: str, attributes: Attributes = ()) -> str:
         self._versions += 1
-        meta = ObjectMeta(key, len(data), self._runtime.now_ms(), str(self._versions))
+        meta = ObjectMeta(key, len(data), self._runtime.now_ms(), str(self._versions), attributes)
         if key not in self._objects:
             insort(self._keys, key)
         self._objects[key] = (Object(meta, data), mark)

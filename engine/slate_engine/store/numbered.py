@@ -94,6 +94,7 @@ class NumberedObjects:
         self._patience = patience
         self._remember_ms = int(remember * 1000)
         self._newest: Numbered | None = None
+        self._taken = 0
         self._confirmed_ms = 0
         self._warned = False
 
@@ -118,7 +119,7 @@ class NumberedObjects:
             # A collector and writers went past while we looked; look again, from a listing.
             self._newest = None
             if self._runtime.monotonic() >= deadline:
-                raise await self._ahead(boundary)
+                await self._check_not_ahead(boundary)
             await self._runtime.sleep(self._runtime.uniform(delay / 2, delay))
             delay = min(delay * 2, 0.5)
 
@@ -148,7 +149,11 @@ class NumberedObjects:
         id = after_id + 1
         key = self.key(id)
         asked_ms = self._runtime.now_ms()
-        etag = await self._store.put(key, data, CREATE)
+        try:
+            etag = await self._store.put(key, data, CREATE)
+        except Conflict:
+            self._taken = id
+            raise
         if self._boundary is not None:
             boundary = await self._confirm(key, self._boundary)
             if id <= boundary:
@@ -206,7 +211,9 @@ class NumberedObjects:
             newest = await self.read(newest.id + 1)
             await self._store.head(self.key(newest.id + 1))
         except NotFound:
-            return newest
+            # One that we have met ourselves and that is gone again: what we remember is of the past, or of a namespace that
+            # somebody has deleted. Then only a listing tells.
+            return newest if newest.id >= self._taken else await self._search()
         return await self._search(above=newest.id) or newest
 
     async def _search(self, above: int | None = None) -> Numbered | None:
@@ -251,11 +258,14 @@ class NumberedObjects:
             log.warning("%s is not named like the objects here; it and others like it are passed over", key)
         return None
 
-    async def _ahead(self, boundary: int) -> BoundaryAhead:
+    async def _check_not_ahead(self, boundary: int) -> None:
+        """Raises :class:`BoundaryAhead`, unless others only are faster than we can look."""
         newest = await self._newest_id()
+        if newest is not None and newest > boundary:
+            return
         found = f"its newest object is {newest}" if newest is not None else "it holds no objects"
         name = self._boundary.key if self._boundary else ""
-        return BoundaryAhead(
+        raise BoundaryAhead(
             f"{self._directory} is given up to id {boundary} by {name}, but {found}. Restore the newer objects if they were "
             "lost; if the number was set too high, stop all writers and collectors and set it below the newest id"
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import obstore
 
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import Runtime
-from slate_engine.store.backend import MARK, Signed, check_key, check_prefix
+from slate_engine.store.backend import MARK, Signed, attributes_of, check_key, check_prefix, notes_of
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import NotSatisfiable, explain
 from slate_engine.store.obstore_failure import FAILURES, failure_of
@@ -101,11 +102,7 @@ class ObstoreBackend:
         return await fetch_ranges(ranges, fetch)
 
     async def head(self, key: str) -> ObjectMeta:
-        self._meter.count(Request.HEAD)
-        try:
-            return self._meta(await obstore.head_async(self._client, check_key(key)), key)
-        except FAILURES as error:
-            self._fail(error, "head", key)
+        return (await self.read_mark(key)).meta
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
         self._meter.count(Request.PUT)
@@ -114,7 +111,7 @@ class ObstoreBackend:
                 self._client,
                 check_key(key),
                 data,
-                attributes={MARK: mark} if mark else None,
+                attributes=notes_of(mode, mark) or None,
                 mode=self._mode(mode),
                 use_multipart=False,
             )
@@ -167,7 +164,9 @@ class ObstoreBackend:
             found = await obstore.get_async(self._client, check_key(key), options={"head": True})
         except FAILURES as error:
             self._fail(error, "head", key)
-        return Signed(self._meta(found.meta, key), found.attributes.get(MARK, ""))
+        # The library mixes the service's own headers with them, and these have hyphens.
+        notes = {name: value for name, value in found.attributes.items() if "-" not in name}
+        return Signed(replace(self._meta(found.meta, key), attributes=attributes_of(notes)), notes.get(MARK, ""))
 
     async def copy(self, source: str, destination: str) -> None:
         self._meter.count(Request.COPY)

@@ -8,13 +8,17 @@ without a leading slash.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from slate_engine.errors import InvalidError, UnavailableError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Anything that holds bytes contiguously. Backends return whatever they have without copying."""
+
+
+Attributes: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values that a service keeps beside an object's bytes. Names are of lower-case letters, digits and ``_``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class ObjectMeta:
     size: int
     last_modified_ms: int
     etag: str
+    attributes: Attributes = field(default=(), compare=False)
+    """What its creator noted. Only ``head`` tells, and only where the service keeps such notes: never rely on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,10 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Put only if no object has this name: of any number of concurrent creators exactly one succeeds."""
+    """Put only if no object has this name: of any number of concurrent creators exactly one succeeds. ``attributes`` are
+    kept with the object where the service can do that; local files and two-phase stores drop them."""
+
+    attributes: Attributes = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -26,7 +27,7 @@ from s3fs import S3FileSystem
 
 from slate_engine.errors import Error
 from slate_engine.runtime import Runtime
-from slate_engine.store.backend import MARK, Signed, check_key, check_prefix
+from slate_engine.store.backend import MARK, Signed, attributes_of, check_key, check_prefix, notes_of
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import Failed, Failure, NotSatisfiable, explain
 from slate_engine.store.options import Options
@@ -95,7 +96,9 @@ class S3fsBackend:
     async def read_mark(self, key: str) -> Signed:
         self._meter.count(Request.HEAD)
         answer = await self._call("head_object", "head", check_key(key))
-        return Signed(_meta(key, answer, answer["ContentLength"]), answer.get("Metadata", {}).get(MARK, ""))
+        notes = answer.get("Metadata", {})
+        meta = replace(_meta(key, answer, answer["ContentLength"]), attributes=attributes_of(notes))
+        return Signed(meta, notes.get(MARK, ""))
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
         self._meter.count(Request.PUT)
@@ -107,9 +110,9 @@ class S3fsBackend:
                 condition["IfMatch"] = etag
             case Overwrite():
                 pass
-        metadata = {MARK: mark} if mark else {}
+        notes = notes_of(mode, mark)
         answer = await self._call(
-            "put_object", "put", check_key(key), mode, Body=bytes(data), Metadata=metadata, **condition
+            "put_object", "put", check_key(key), mode, Body=bytes(data), Metadata=notes, **condition
         )
         return str(answer["ETag"])
 
@@ -140,7 +143,7 @@ class S3fsBackend:
 
             return await send_parts(everything(), send)
 
-        return await self._multipart("put", check_key(key), {MARK: mark} if mark else {}, send_all)
+        return await self._multipart("put", check_key(key), notes_of(OVERWRITE, mark), send_all)
 
     async def _multipart(
         self,

@@ -19,6 +19,7 @@ from slate_engine.store.protocol import (
     OVERWRITE,
     Buffer,
     Conflict,
+    Create,
     NotFound,
     NotModified,
     ObjectMeta,
@@ -63,6 +64,8 @@ class StoreContract:
     """The size of a large conditional write: above what clients cut into parts."""
     stream = 101 * MIB
     many = 10_000
+    keeps_attributes = True
+    """Whether what a creator notes beside an object is kept."""
     listings_tell_etags = True
     """Whether the etag in a listing is the one that an update takes."""
 
@@ -124,6 +127,14 @@ class StoreContract:
         assert await wins(store, "a", b"second", CREATE) is None
         found = await store.get("a")
         assert (bytes(found.data), found.meta.etag) == (b"first", etag)
+
+    async def test_keeps_what_its_creator_noted(self, store: ObjectStore) -> None:
+        noted = (("writer_epoch", "9"),)
+        await store.put("wal/1", b"", Create(noted))
+        await store.put("wal/2", b"rows", CREATE)
+        assert await wins(store, "wal/1", b"late", Create((("writer_epoch", "8"),))) is None
+        assert (await store.head("wal/1")).attributes == (noted if self.keeps_attributes else ())
+        assert (await store.head("wal/2")).attributes == ()
 
     async def test_creates_again_after_delete(self, store: ObjectStore) -> None:
         await store.put("a", b"first", CREATE)

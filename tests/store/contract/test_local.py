@@ -32,6 +32,8 @@ class TestRetryingMemory(StoreContract):
 
 
 class TestFiles(StoreContract):
+    keeps_attributes = False
+
     @pytest.fixture
     def store(self, runtime: SystemRuntime, tmp_path: Path) -> ObjectStore:
         return FileStore(tmp_path / "bucket", runtime)
@@ -57,6 +59,7 @@ class TestOpenedFiles(StoreContract):
 
     rounds = 5
     many = 1500
+    keeps_attributes = False
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> ObjectStore:

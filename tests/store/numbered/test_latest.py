@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -224,6 +225,29 @@ class TestLatest:
             assert 5 <= clock.monotonic() - started < 10
         await fill(unbounded(store, clock), 7, first=5)
         assert await newest(writer) == (7, b"state 7")
+
+    async def test_a_slow_reader_is_only_slow(self, store: MemoryStore, clock: ManualRuntime) -> None:
+        """Between his two looks others go on and a collector follows them, for longer than his patience: nothing is lost,
+        so nothing is reported."""
+        others, reader = manifests(store, clock), manifests(store, clock)
+        await fill(others, 2)
+        get, rounds = store.get, 0
+
+        async def crawl(key: str, **options: Any) -> Any:
+            nonlocal rounds
+            if key.endswith(".boundary") and rounds < 3:
+                rounds += 1
+                store.get = get  # type: ignore[method-assign]
+                await fill(others, 2 * rounds + 2, first=2 * rounds + 1)
+                await others.advance_boundary(2 * rounds)
+                await others.delete(range(1, 2 * rounds + 1))
+                await clock.sleep(4)
+                store.get = crawl  # type: ignore[method-assign, assignment]
+            return await get(key, **options)
+
+        store.get = crawl  # type: ignore[method-assign, assignment]
+        assert await newest(reader) == (8, b"state 8")
+        assert rounds == 3
 
     async def test_a_boundary_over_nothing_is_reported(self, store: MemoryStore, clock: ManualRuntime) -> None:
         await store.put("db/gc/manifest.boundary", b"6")

@@ -22,6 +22,8 @@ from tests.store.two_phase.doubles import Interleaved, LyingStore, MemoryTransac
 class TestImmutable(StoreContract):
     """As it is used: everything outside ``gc/`` is immutable. What updates such an object is refused instead."""
 
+    keeps_attributes = False
+
     @pytest.fixture
     def store(self, runtime: SystemRuntime) -> ObjectStore:
         return TwoPhaseStore(Interleaved(LyingStore(runtime), 1), Interleaved(MemoryTransactions(), 2), runtime)
@@ -101,6 +103,7 @@ class TestMutable(StoreContract):
 
     large = LIMIT
     stream = LIMIT
+    keeps_attributes = False
     many = 1000
 
     @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slate_engine.errors import CorruptData, UnsupportedFormat
-from slate_engine.format.codec import EXPANSION, compress, decompress, decompress_many
+from slate_engine.format.codec import EXPANSION, compress, compress_many, decompress, decompress_many
 from slate_engine.format.memory import octets
 from slate_engine.format.sst_meta import Codec
 
@@ -134,3 +134,25 @@ def test_many_payloads_share_an_arena(codec: Codec) -> None:
 
 def test_zlib_is_what_every_other_zlib_reads() -> None:
     assert zlib.decompress(compress(Codec.ZLIB, b"abc" * 100)) == b"abc" * 100
+
+
+@given(
+    st.lists(
+        st.binary(max_size=300)
+        | st.builds(bytes.__mul__, st.binary(min_size=1, max_size=40), st.integers(1, 3000))
+        | st.builds(lambda seed: bytes(random.Random(seed).choices(b"abc", k=seed)), st.integers(1, 2000)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_our_lz4_is_what_others_read_and_the_reverse(items: list[bytes]) -> None:
+    """Several blocks of one call share the memory of what was seen where: none may refer to another."""
+    bounds = np.cumsum([0, *map(len, items)])
+    packed, ends = compress_many(Codec.LZ4, octets(b"".join(items)), bounds[:-1], bounds[1:])
+    starts = np.concatenate([[0], ends[:-1]])
+    for item, start, end in zip(items, starts, ends, strict=True):
+        block = packed[start : end - 4].tobytes()
+        assert bytes(cramjam.lz4.decompress_block(block)) == item
+        theirs = bytes(cramjam.lz4.compress_block(item))
+        assert unpack(Codec.LZ4, theirs) == item
+        assert len(block) <= 1.1 * len(theirs) + 8, "no worse than the reference"

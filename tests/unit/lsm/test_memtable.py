@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
 from slate_engine.lsm.memtable import Memtable
 from slate_engine.lsm.row import Row
 
@@ -35,3 +40,15 @@ def test_rows_follow_every_insert() -> None:
     ]
     assert (table.first_seq, table.last_seq, table.max_create_ts) == (1, 2, 1002)
     assert table.memory_bytes > table.payload_bytes == 8
+
+
+@given(st.lists(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=6, unique=True), max_size=12))
+@example([])
+def test_pieces_are_the_rows_and_keep_the_versions_of_a_key_together(commits: list[list[bytes]]) -> None:
+    table = Memtable()
+    for seq, keys in enumerate(commits, 1):
+        table.insert(commit(seq, *((key, b"%d" % seq) for key in sorted(keys))))
+    pieces = [list(piece.tuples()) for piece in table.pieces(keys_at_once=3)]
+    assert [row for piece in pieces for row in piece] == list(table.rows().tuples())
+    for before, after in pairwise(pieces):
+        assert before[-1][0] < after[0][0]

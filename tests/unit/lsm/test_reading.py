@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from slate_engine.errors import CorruptData, InvalidError, UnsupportedFormat
+from slate_engine.errors import CorruptData, DataError, InvalidError, UnsupportedFormat
 from slate_engine.format.key_range import KeyRange
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.store.memory import MemoryStore
@@ -202,3 +202,12 @@ async def test_a_clone_whose_parent_is_gone_says_what_is_missing() -> None:
     await author.store.delete([lost])
     with pytest.raises(NotFound, match=lost):
         await keys(author, "clone")
+
+
+async def test_a_lost_part_of_the_log_is_not_taken_for_its_end() -> None:
+    author = await some_database()
+    (checkpoint,) = author.manifest.checkpoints
+    kept = await database(author).manifests.read(checkpoint.manifest_id)
+    await author.store.delete([database(author).paths.wal(kept.wal_id_last_seen)])
+    with pytest.raises(DataError, match=f"wal truncated at wal file {kept.wal_id_last_seen}"):
+        await database(author).checkpoint("early")

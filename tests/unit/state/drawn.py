@@ -108,6 +108,7 @@ checkpoints = st.builds(
     expire_time_s=st.none() | st.integers(1, 2**32 - 1),
     create_time_s=u32,
     name=st.none() | texts,
+    writer_epoch=st.none() | st.integers(0, 2**64 - 1),
 )
 
 external_dbs = st.builds(

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slate_engine.format.ids import Ids, Ulid
-from slate_engine.format.key_range import ALL, Bound, KeyRange
+from slate_engine.format.key_range import Bound, KeyRange
 from slate_engine.format.sst_meta import Codec, FilterFormat, SstInfo, SstType
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.ssts import NO_SSTS, SstHandle, Ssts
 from slate_engine.state.tree import Segment, SortedRun, Tree, Trees
 from slate_engine.state.views import NO_VIEWS, SstView, Views
-from tests.unit.state.drawn import all_trees, key_ranges, keys
+from tests.unit.state.drawn import all_trees, key_ranges
 
 
 def sst(number: int, first: bytes = b"a", last: bytes | None = b"z", size: int = 100) -> SstHandle:
@@ -101,34 +101,6 @@ def test_projection_cuts_every_view_as_one_by_one(trees: Trees, wanted: KeyRange
                 if visible is not None and cut.key_range is not None:
                     expected.append(cut)
             assert list(views.projected(wanted)) == expected
-
-
-@given(all_trees(), keys, keys, st.sampled_from(["half open", "closed", "excluded", "from", "to", "all"]))
-def test_a_run_finds_the_views_of_a_range_by_bisection(trees: Trees, a: bytes, b: bytes, kind: str) -> None:
-    a, b = sorted([a, b])
-    wanted = {
-        "half open": KeyRange.half_open(a, b + b"\x00"),
-        "closed": KeyRange.closed(a, b),
-        "excluded": KeyRange(Bound.excluded(a), Bound.excluded(b + b"\x01")),
-        "from": KeyRange.half_open(a, None),
-        "to": KeyRange.half_open(None, b + b"\x00"),
-        "all": ALL,
-    }[kind]
-    for tree in trees:
-        for run in tree.runs:
-            overlapping = [v for v in run.views if v.key_range is not None and v.key_range.overlaps(wanted)]
-            assert list(run.overlapping(wanted)) == overlapping
-
-
-def test_a_run_whose_neighbours_share_a_key_gives_both() -> None:
-    run = SortedRun(1, Views.of([view(1, b"a", b"c"), view(2, b"c", b"c"), view(3, b"c", b"e"), view(4, b"f", b"g")]))
-    assert [each.sst.id.ms for each in run.overlapping(KeyRange.closed(b"c", b"c"))] == [1, 2, 3]
-    assert [each.sst.id.ms for each in run.overlapping(KeyRange.half_open(b"e\x00", b"f"))] == []
-    assert [each.sst.id.ms for each in run.overlapping(KeyRange(Bound.excluded(b"c"), Bound.included(b"f")))] == [
-        2,
-        3,
-        4,
-    ]
 
 
 def test_changing_a_tree() -> None:

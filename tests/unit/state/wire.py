@@ -83,6 +83,8 @@ def _checkpoint(checkpoint: Checkpoint) -> Value:
         manifest_id=checkpoint.manifest_id,
         checkpoint_expire_time_s=checkpoint.expire_time_s,
         checkpoint_create_time_s=checkpoint.create_time_s,
+        metadata_type=int(checkpoint.writer_epoch is not None),
+        metadata=None if checkpoint.writer_epoch is None else present(epoch=checkpoint.writer_epoch),
         name=checkpoint.name,
     )
 

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from slate_engine.errors import CorruptData, InvalidError, UnavailableError
-from slate_engine.store.protocol import Buffer, NotFound
+from slate_engine.store.protocol import Buffer, NotFound, ObjectMeta
 from slate_engine.store.two_phase.record import Record, State, destination_of, intent
 from slate_engine.store.two_phase.site import Site
 
@@ -44,11 +44,12 @@ class TemporaryLost(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What one collection did."""
+    """What one collection did, or what it would do: then writes that it could finish or withdraw are not counted."""
 
     finished: int
     withdrawn: int
     temporaries: int
+    temporary_bytes: int
     records: int
 
 
@@ -114,17 +115,23 @@ async def recover(site: Site, prefix: str, repair: Callable[[Record], Awaitable[
     return finished
 
 
-async def collect(site: Site, prefix: str, older_than: float) -> Collected:
-    """Delete what writers left behind more than ``older_than`` seconds ago. The module says what, and why that is safe."""
+async def collect(site: Site, prefix: str, older_than: float, *, dry_run: bool = False) -> Collected:
+    """Delete what writers left behind more than ``older_than`` seconds ago. The module says what, and why that is safe. A
+    dry run only counts."""
     if older_than < YOUNGEST_GARBAGE:
         raise InvalidError(
             f"only what is older than {YOUNGEST_GARBAGE:g} seconds is garbage for sure, not {older_than:g}"
         )
     cutoff = site.runtime.now_ms() - int(older_than * 1000)
-    finished, withdrawn = await _settle_old(site, prefix, cutoff)
-    temporaries = await _delete_orphans(site, prefix, cutoff)
-    records = await _forget_deleted(site, prefix, cutoff)
-    return Collected(finished, withdrawn, temporaries, records)
+    finished, withdrawn = (0, 0) if dry_run else await _settle_old(site, prefix, cutoff)
+    orphans = await _orphans(site, prefix, cutoff)
+    records = await _deleted(site, prefix, cutoff)
+    forgotten = len(records)
+    if not dry_run:
+        for start in range(0, len(orphans), _DELETE_BATCH):
+            await site.objects.delete([meta.key for meta in orphans[start : start + _DELETE_BATCH]])
+        forgotten = sum([await site.transactions.delete_version(record) for record in records])
+    return Collected(finished, withdrawn, len(orphans), sum(meta.size for meta in orphans), forgotten)
 
 
 async def _settle_old(site: Site, prefix: str, cutoff: int) -> tuple[int, int]:
@@ -140,8 +147,9 @@ async def _settle_old(site: Site, prefix: str, cutoff: int) -> tuple[int, int]:
     return finished, withdrawn
 
 
-async def _delete_orphans(site: Site, prefix: str, cutoff: int) -> int:
-    orphans: list[str] = []
+async def _orphans(site: Site, prefix: str, cutoff: int) -> list[ObjectMeta]:
+    """Temporaries that no record stands for."""
+    orphans: list[ObjectMeta] = []
     async for page in site.objects.list(prefix):
         for meta in page:
             destination = destination_of(meta.key)
@@ -149,13 +157,12 @@ async def _delete_orphans(site: Site, prefix: str, cutoff: int) -> int:
                 continue
             record = await site.transactions.get(site.name(destination))
             if record is None or record.state is not State.PENDING or record.source != site.name(meta.key):
-                orphans.append(meta.key)
-    for start in range(0, len(orphans), _DELETE_BATCH):
-        await site.objects.delete(orphans[start : start + _DELETE_BATCH])
-    return len(orphans)
+                orphans.append(meta)
+    return orphans
 
 
-async def _forget_deleted(site: Site, prefix: str, cutoff: int) -> int:
+async def _deleted(site: Site, prefix: str, cutoff: int) -> list[Record]:
+    """Records of objects that are deleted."""
     # Records first, objects second: what is committed has its object, unless that was deleted, so an object that the later
     # listing does not show is gone for good.
     old = [record async for record in _records(site, prefix, committed=True) if record.created_ms <= cutoff]
@@ -163,11 +170,7 @@ async def _forget_deleted(site: Site, prefix: str, cutoff: int) -> int:
     for folder in {site.key(record.destination).rpartition("/")[0] for record in old}:
         async for page in site.objects.list(f"{folder}/" if folder else ""):
             standing.update(meta.key for meta in page)
-    forgotten = 0
-    for record in old:
-        if site.key(record.destination) not in standing:
-            forgotten += await site.transactions.delete_version(record)
-    return forgotten
+    return [record for record in old if site.key(record.destination) not in standing]
 
 
 async def _records(site: Site, prefix: str, *, committed: bool) -> AsyncIterator[Record]:

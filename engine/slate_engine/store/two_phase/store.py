@@ -199,10 +199,10 @@ class TwoPhaseStore:
         """Finish every write under ``prefix`` that its writer has not finished, and return how many there were."""
         return await recovery.recover(self._site, prefix, self._inline.repair)
 
-    async def collect(self, *, older_than: float = 86_400.0, prefix: str = "") -> Collected:
+    async def collect(self, *, older_than: float = 86_400.0, prefix: str = "", dry_run: bool = False) -> Collected:
         """Delete temporaries that nobody will use, and records of objects that are deleted, both older than
-        ``older_than`` seconds: longer than any write takes, a day unless told otherwise."""
-        return await recovery.collect(self._site, prefix, older_than)
+        ``older_than`` seconds: longer than any write takes, a day unless told otherwise. A dry run only counts them."""
+        return await recovery.collect(self._site, prefix, older_than, dry_run=dry_run)
 
     async def _create(self, key: str, data: Buffer) -> str:
         try:

@@ -1,0 +1,108 @@
+"""Whether a job makes sense: what it names, against the manifest and beside other jobs.
+
+Jobs come from our own planning, from anybody who submits one, and from the book of a compactor that died. All of them pass
+here before they are given to a worker, and once more before their result is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from slate_engine.format.ids import Ulid
+from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, DrainSpec, Spec, TieredSpec
+from slate_engine.state.manifest import Manifest
+from slate_engine.state.tree import Tree
+
+Source: TypeAlias = Ulid | int
+"""A view of L0, or a sorted run."""
+
+
+def sources(spec: Spec) -> list[Source]:
+    """What a job reads, newest first."""
+    return [*spec.l0_views, *spec.sorted_runs]
+
+
+def destinations(specs: Iterable[Spec]) -> set[int]:
+    return {spec.destination for spec in specs if isinstance(spec, TieredSpec)}
+
+
+def describe(spec: Spec) -> str:
+    """A job in a few words, for logs."""
+    where = f" of segment {spec.segment!r}" if spec.segment else ""
+    runs = ", ".join(f"run {run}" for run in spec.sorted_runs)
+    what = " and ".join(filter(None, [f"{len(spec.l0_views)} SSTs of L0" if spec.l0_views else "", runs]))
+    return f"{what}{where} to run {spec.destination}" if isinstance(spec, TieredSpec) else f"drain {what}{where}"
+
+
+def find_flaw(job: Compaction, manifest: Manifest, book: Compactions) -> str | None:
+    """Why the job must not be done, or its result not be used; None if all is well."""
+    spec = job.spec
+    if not sources(spec):
+        return "it has no sources"
+    tree = manifest.trees.tree(spec.segment)
+    if tree is None:
+        return f"there is no segment {spec.segment!r}"
+    flaw = _flaw_of_sources(spec, tree) or _flaw_beside_others(job, book)
+    if flaw is None and isinstance(spec, TieredSpec):
+        flaw = _flaw_of_destination(spec, tree, manifest, is_done=job.status is CompactionStatus.COMPACTED)
+    return flaw
+
+
+def _flaw_of_sources(spec: Spec, tree: Tree) -> str | None:
+    # The writer drops everything from the newest compacted view on, so an older one that was left out would be lost.
+    oldest = list(tree.l0.ids)[-len(spec.l0_views) :] if spec.l0_views else []
+    runs = [run.id for run in tree.runs]
+    if isinstance(spec, DrainSpec):
+        if set(oldest) != set(spec.l0_views):
+            return "its views are not the oldest ones of L0"
+        missing = set(spec.sorted_runs) - set(runs)
+        return f"run {min(missing)} does not exist" if missing else None
+    if tuple(oldest) != spec.l0_views:
+        return "its views are not the oldest ones of L0, from the newest to the oldest"
+    if not spec.sorted_runs:
+        return None
+    if spec.sorted_runs[0] not in runs:
+        return f"run {spec.sorted_runs[0]} does not exist"
+    start = runs.index(spec.sorted_runs[0])
+    if tuple(runs[start : start + len(spec.sorted_runs)]) != spec.sorted_runs:
+        return "its runs are not neighbours, from the newest to the oldest"
+    if spec.l0_views and start > 0:
+        return f"run {runs[0]} lies between its views of L0 and its runs"
+    return None
+
+
+def _flaw_of_destination(spec: TieredSpec, tree: Tree, manifest: Manifest, *, is_done: bool) -> str | None:
+    if spec.sorted_runs:
+        oldest = spec.sorted_runs[-1]
+        return None if spec.destination == oldest else f"its destination is not its oldest run, {oldest}"
+    everywhere = {run.id for each in manifest.trees for run in each.runs}
+    if spec.destination in everywhere:
+        return f"run {spec.destination} exists already"
+    # Once it has begun, jobs of other trees with greater numbers may well have ended.
+    others = {run.id for run in tree.runs} if is_done else everywhere
+    if max(others, default=-1) > spec.destination:
+        return "a run that comes from L0 needs a greater number than all others"
+    return None
+
+
+def _flaw_beside_others(job: Compaction, book: Compactions) -> str | None:
+    """Of two jobs that want the same, the one that is further goes on, and else the older one."""
+    mine = {*sources(job.spec), *destinations([job.spec])}
+    for other in book.jobs:
+        if not other.is_active or other.id == job.id or _precedence(job) < _precedence(other):
+            continue
+        both_l0 = other.spec.segment == job.spec.segment and bool(other.spec.l0_views and job.spec.l0_views)
+        if both_l0 or mine & {*sources(other.spec), *destinations([other.spec])}:
+            return f"compaction {other.id} works on the same"
+    return None
+
+
+def _precedence(job: Compaction) -> tuple[int, Ulid]:
+    ahead = {CompactionStatus.COMPACTED: 0, CompactionStatus.SUBMITTED: 2}
+    return ahead.get(job.status, 1), job.id
+
+
+def is_deepest(spec: TieredSpec, tree: Tree) -> bool:
+    """Whether nothing older lies below the result: then deleted rows need no tombstones any more."""
+    return not tree.runs or tree.runs[-1].id == spec.destination

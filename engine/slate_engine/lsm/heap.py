@@ -1,0 +1,26 @@
+"""Memory that was freed, given back to the operating system.
+
+The C library keeps what a thread has freed for the next one that asks in the same thread. Flushes run in any thread of a
+pool, each on buffers as large as a memtable, so that a process would come to hold them several times over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+
+WORTH_IT = 16 << 20
+"""Giving back takes some milliseconds: it is for work on at least so many bytes."""
+
+
+def give_back(worked_on: int) -> None:
+    """Called after work on so many bytes is over."""
+    if worked_on >= WORTH_IT:
+        _trim()(0)
+
+
+@cache
+def _trim() -> Callable[[int], object]:
+    """Not every C library has a way to do this; where there is none, nothing is done."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", lambda padding: None)
