@@ -1,0 +1,1 @@
+"""What is done to whole databases: checkpoints, clones, copies, restoring, destroying. Each is one function."""

@@ -1,0 +1,114 @@
+"""Checkpoints from outside (RFC-0004): made, prolonged, deleted and listed without a writer.
+
+Each change is one commit of the manifest, and a change whose answer was lost may simply be made again. It takes six requests
+(a listing, four GETs, a PUT), four if the newest manifest is known already, and three more with the whole log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from slate_engine.errors import DataError
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import wal_frontier
+from slate_engine.runtime import uuid4
+from slate_engine.state.checkpoints import (
+    CheckpointExpired,
+    CheckpointMissing,
+    with_checkpoint,
+    with_checkpoint_refreshed,
+    without_checkpoint,
+)
+from slate_engine.state.commit import Versioned
+from slate_engine.state.manifest import Checkpoint, Manifest
+from slate_engine.store.protocol import NotFound
+
+
+@dataclass(frozen=True)
+class CheckpointOptions:
+    """``lifetime_ms`` None is for ever; ``source`` an existing checkpoint whose state is kept instead of the present one.
+
+    Whoever gives the ``id`` may repeat the request without harm. With ``whole_log`` the checkpoint holds every row that is
+    durable now; without it, as SlateDB has it, only those of which the newest manifest knows."""
+
+    lifetime_ms: int | None = None
+    source: UUID | None = None
+    name: str | None = None
+    id: UUID | None = None
+    whole_log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCreated:
+    """A new checkpoint, and the number of the manifest that it keeps."""
+
+    id: UUID
+    manifest_id: int
+
+
+async def create_checkpoint(files: DatabaseFiles, options: CheckpointOptions | None = None) -> CheckpointCreated:
+    """Keep the present state, or that of another checkpoint."""
+    options = options or CheckpointOptions()
+    id = options.id or uuid4(files.runtime)
+    committed = await commit_checkpoint(files, replace(options, id=id))
+    made = committed.value.checkpoint(id)
+    assert made is not None
+    return CheckpointCreated(id, made.manifest_id)
+
+
+async def commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
+    """The same, for those who go on with the manifest that it is in; ``options`` give the id."""
+    assert options.id is not None
+    id = options.id
+    log_end = await _log_end(files) if options.whole_log and options.source is None else 0
+
+    def change(old: Manifest) -> Manifest:
+        # A clock that is asked again for each attempt does not promise more time than there is.
+        now_ms = files.runtime.now_ms()
+        new = with_checkpoint(
+            old, id=id, now_ms=now_ms, lifetime_ms=options.lifetime_ms, name=options.name, source=options.source
+        )
+        if new is old:
+            return old
+        return replace(new, wal_id_last_seen=max(old.wal_id_last_seen, log_end))
+
+    return await files.manifests.update(change)
+
+
+async def refresh_checkpoint(files: DatabaseFiles, id: UUID, lifetime_ms: int | None) -> None:
+    """The checkpoint lives for ``lifetime_ms`` from now on, or for ever. Raises ``CheckpointMissing``."""
+    await files.manifests.update(
+        lambda old: with_checkpoint_refreshed(old, id, now_ms=files.runtime.now_ms(), lifetime_ms=lifetime_ms)
+    )
+
+
+async def delete_checkpoint(files: DatabaseFiles, id: UUID) -> None:
+    """What only this checkpoint kept is garbage now. It is no error if it is gone already."""
+    await files.manifests.update(lambda old: without_checkpoint(old, id))
+
+
+async def list_checkpoints(files: DatabaseFiles, name: str | None = None) -> list[Checkpoint]:
+    """All checkpoints, or those of this name; also those that have expired and are not collected yet."""
+    newest = await files.manifests.read_latest()
+    return [each for each in newest.value.checkpoints if name is None or each.name == name]
+
+
+async def read_kept(files: DatabaseFiles, newest: Manifest, id: UUID) -> Manifest:
+    """The manifest that a checkpoint keeps; ``newest`` is the newest of the database. Refuses one that may go any moment."""
+    checkpoint = newest.checkpoint(id)
+    if checkpoint is None:
+        raise CheckpointMissing(id)
+    if checkpoint.is_expired(files.runtime.now_ms() / 1000):
+        raise CheckpointExpired(id)
+    try:
+        return await files.manifests.read(checkpoint.manifest_id)
+    except NotFound:
+        raise DataError(
+            f"checkpoint {id} of {files.path!r} keeps manifest {checkpoint.manifest_id}, but that is gone; use another one"
+        ) from None
+
+
+async def _log_end(files: DatabaseFiles) -> int:
+    newest = await files.manifests.read_latest()
+    return await wal_frontier(files.wal_store or files.store, files.paths, newest.value.replay_after_wal_id)

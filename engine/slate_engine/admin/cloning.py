@@ -1,0 +1,300 @@
+"""Clones (RFC-0004): a new database that begins as another one is, and shares its SSTs until it has rewritten them.
+
+The steps, in an order in which a crash after any of them does no harm: keep the parents' state by checkpoints that expire
+soon; commit the clone's first manifest, not initialized, which names the final checkpoints; make these in the parents; copy
+the WAL; commit the manifest as initialized. Whoever makes the clone again goes on where the first attempt stopped. What an
+attempt leaves behind that did not come to the first manifest expires by itself.
+
+However many SSTs there are, it takes thirty requests, four of which write, and one copy for each WAL file whose rows are in
+no SST yet. Every further source or grandparent adds a constant number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from slate_engine.admin.checkpoints import CheckpointOptions, commit_checkpoint, delete_checkpoint, read_kept
+from slate_engine.admin.parents import neighbour, newest_or_none, release_parents
+from slate_engine.admin.transfers import Transfer, carry_out
+from slate_engine.errors import DataError, InvalidError
+from slate_engine.format.key_range import ALL, KeyRange
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import replay_in_order, wal_ids
+from slate_engine.runtime import uuid4
+from slate_engine.state.checkpoints import (
+    CheckpointExpired,
+    CheckpointMissing,
+    NotInitialized,
+    check_usable,
+    with_checkpoint,
+    without_checkpoint,
+)
+from slate_engine.state.clones import Source, cloned, finished, projected, united, without_log
+from slate_engine.state.commit import NothingStored, Versioned
+from slate_engine.state.manifest import ExternalDb, Manifest
+from slate_engine.state.tombstone import Destroyed, check_alive
+
+log = logging.getLogger(__name__)
+
+SOURCE_LIFETIME_MS = 300_000
+"""How long a parent keeps its present state for a clone that has not named its final checkpoint there yet."""
+
+
+class NotThisClone(InvalidError):
+    """Another database stands where the clone should be."""
+
+
+@dataclass(frozen=True)
+class CloneSource:
+    """A database to clone: as it is, or at a checkpoint; all of it, or some keys."""
+
+    path: str
+    checkpoint: UUID | None = None
+    keys: KeyRange = ALL
+
+
+async def create_clone(
+    files: DatabaseFiles, sources: Sequence[CloneSource], keys: KeyRange = ALL
+) -> Versioned[Manifest]:
+    """Make ``files`` a clone of the sources, cut down to ``keys``; several sources must have disjoint keys. Returns its
+    manifest. A clone that is begun or made already is finished or checked."""
+    sources = _checked(files, sources)
+    begun = await newest_or_none(files.manifests)
+    standing = begun or await files.manifests.create_first(await _first_manifest(files, sources, keys))
+    _check_same(files, standing.value, sources)
+    if standing.value.initialized:
+        await _check_kept(files, standing.value)
+        return standing
+    if begun is not None and not await _is_wanted(files, begun.value, sources, keys):
+        standing = await _begin_again(files, begun, sources, keys)
+    standing = await _attach(files, standing, sources, keys)
+    await _copy_log(files, sources[0].path, standing.value)
+    finals = _finals(standing.value)
+
+    def finish(old: Manifest) -> Manifest:
+        check_alive(old, files.path)  # somebody may have given it up, and be deleting it
+        if _finals(old) != finals:
+            raise NotThisClone(f"{files.path!r} was changed while the clone was being made; make it again")
+        return finished(old)
+
+    return await files.manifests.update(finish)
+
+
+def _checked(files: DatabaseFiles, sources: Sequence[CloneSource]) -> list[CloneSource]:
+    found = [replace(source, path=source.path.strip("/")) for source in sources]
+    paths = [source.path for source in found]
+    if not found:
+        raise InvalidError("a clone needs a source: name the database to clone")
+    if files.paths.root in paths:
+        raise InvalidError(f"{files.path!r} cannot be a clone of itself; give the clone a path of its own")
+    if len(set(paths)) < len(paths):
+        raise InvalidError(f"each source may be named once only, not {paths}; give it the one range that is wanted")
+    return found
+
+
+# --- the first manifest ----------------------------------------------------------------------------------------------
+
+
+async def _first_manifest(files: DatabaseFiles, sources: Sequence[CloneSource], keys: KeyRange) -> Manifest:
+    held: list[tuple[DatabaseFiles, UUID]] = []
+    try:
+        found = [await _source(files, source, keys, held, alone=len(sources) == 1) for source in sources]
+        return _assembled(files, found)
+    except InvalidError:
+        # Nothing will come of it, so nobody need wait until these expire.
+        for parent, id in held:
+            await delete_checkpoint(parent, id)
+        raise
+
+
+def _assembled(files: DatabaseFiles, sources: Sequence[Source]) -> Manifest:
+    def new_id() -> UUID:
+        return uuid4(files.runtime)
+
+    return cloned(sources[0], new_id) if len(sources) == 1 else united(sources, new_id)
+
+
+async def _source(
+    files: DatabaseFiles, source: CloneSource, keys: KeyRange, held: list[tuple[DatabaseFiles, UUID]], *, alone: bool
+) -> Source:
+    parent = neighbour(files, source.path)
+    wanted = source.keys.intersect(keys)
+    if wanted is None:
+        raise InvalidError(f"of {source.path!r} no key is wanted: the ranges have none in common; leave it out")
+    newest = await newest_or_none(parent.manifests)
+    if newest is None:
+        raise NothingStored(f"there is no database at {source.path!r} in {files.store.url} to clone")
+    check_usable(newest.value, source.path)
+    if source.checkpoint is not None:
+        id, manifest = source.checkpoint, await read_kept(parent, newest.value, source.checkpoint)
+    else:
+        id = uuid4(files.runtime)
+        options = CheckpointOptions(SOURCE_LIFETIME_MS, name=_source_name(files), id=id, whole_log=True)
+        manifest = (await commit_checkpoint(parent, options)).value
+        held.append((parent, id))
+    if wanted != ALL or not alone:
+        await _check_log(parent, manifest)
+        manifest = without_log(manifest)
+    return Source(source.path, id, manifest if wanted == ALL else projected(manifest, wanted))
+
+
+async def _check_log(parent: DatabaseFiles, manifest: Manifest) -> None:
+    """WAL files cannot be cut down to a range, nor can those of several databases be replayed as one."""
+    ids = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
+    store = parent.wal_store or parent.store
+    if len(await replay_in_order(store, parent.paths, ids, manifest.last_l0_seq, parent.runtime)):
+        raise InvalidError(
+            f"{parent.path!r} has rows that are in its WAL only, so no part of it can be cloned yet; flush its memtable, or "
+            "take a checkpoint that was made after a flush"
+        )
+
+
+# --- the parents -----------------------------------------------------------------------------------------------------
+
+
+def _source_name(files: DatabaseFiles) -> str:
+    return f"cloning to {files.paths.root}"
+
+
+async def _attach(
+    files: DatabaseFiles, standing: Versioned[Manifest], sources: Sequence[CloneSource], keys: KeyRange
+) -> Versioned[Manifest]:
+    """Have every parent keep, without end, what the clone shows of it. Returns the manifest for which they do."""
+    while True:
+        try:
+            for external in standing.value.external_dbs:
+                await _keep(files, external)
+            return standing
+        except (CheckpointMissing, CheckpointExpired) as gone:
+            # An earlier attempt came so far and no further, and the parents have not waited.
+            await release_parents(files, standing.value.external_dbs)
+            if any(source.checkpoint == gone.id for source in sources):
+                raise
+            standing = await _begin_again(files, standing, sources, keys)
+        except (Destroyed, NotInitialized, NothingStored):
+            await release_parents(files, standing.value.external_dbs)
+            raise
+
+
+async def _keep(files: DatabaseFiles, external: ExternalDb) -> None:
+    final = external.final_checkpoint_id
+    if final is None:
+        return
+    parent = neighbour(files, external.path)
+
+    def change(old: Manifest) -> Manifest:
+        # Also if the checkpoint is there already: nothing is begun with a database that is going to be deleted.
+        check_usable(old, external.path)
+        source = external.source_checkpoint_id
+        name = f"clone {files.paths.root}"
+        new = with_checkpoint(old, id=final, now_ms=files.runtime.now_ms(), source=source, name=name)
+        known = old.checkpoint(source)
+        ours = new is not old and known is not None and known.name == _source_name(files)
+        return without_checkpoint(new, source) if ours else new
+
+    await parent.manifests.update(change)
+
+
+async def _begin_again(
+    files: DatabaseFiles, standing: Versioned[Manifest], sources: Sequence[CloneSource], keys: KeyRange
+) -> Versioned[Manifest]:
+    log.warning("the state that clone %r began with is not kept any more; it begins again", files.path)
+    anew = await _first_manifest(files, sources, keys)
+    given_up = standing.value.external_dbs
+
+    def change(old: Manifest) -> Manifest:
+        check_alive(old, files.path)
+        if old.initialized or _finals(old) != _finals(standing.value):
+            return old  # somebody else makes the same clone, and was faster
+        return replace(
+            anew,
+            writer_epoch=max(old.writer_epoch, anew.writer_epoch),
+            compactor_epoch=max(old.compactor_epoch, anew.compactor_epoch),
+        )
+
+    committed = await files.manifests.update(change)
+    await release_parents(
+        files, [each for each in given_up if each.final_checkpoint_id not in _finals(committed.value)]
+    )
+    return committed
+
+
+async def _is_wanted(files: DatabaseFiles, begun: Manifest, sources: Sequence[CloneSource], keys: KeyRange) -> bool:
+    """Whether a clone that somebody began shows the keys that are asked for now: nobody may be given another part of his
+    database than the one he wants. Where that cannot be told any more, the clone will have to begin again anyway."""
+    found: list[Source] = []
+    for source in sources:
+        entries = [each for each in begun.external_dbs if each.path == source.path]
+        if len(entries) > 1:
+            return False
+        try:
+            state = await _begun_with(files, entries[0], source, keys, alone=len(sources) == 1)
+        except (Destroyed, NotInitialized, NothingStored):
+            return True
+        if state is None:
+            return True
+        found.append(state)
+    return _assembled(files, found).trees == begun.trees
+
+
+async def _begun_with(
+    files: DatabaseFiles, entry: ExternalDb, source: CloneSource, keys: KeyRange, *, alone: bool
+) -> Source | None:
+    """The state that a clone was begun with, if the parent keeps it still: by the final checkpoint, or by the first."""
+    named = (entry.final_checkpoint_id, entry.source_checkpoint_id)
+    for id in (each for each in named if each is not None):
+        with contextlib.suppress(CheckpointMissing, CheckpointExpired):
+            return await _source(files, replace(source, checkpoint=id), keys, [], alone=alone)
+    return None
+
+
+def _finals(manifest: Manifest) -> frozenset[UUID | None]:
+    return frozenset(external.final_checkpoint_id for external in manifest.external_dbs)
+
+
+def _check_same(files: DatabaseFiles, manifest: Manifest, sources: Sequence[CloneSource]) -> None:
+    """What stands there must have come from the same request."""
+    check_alive(manifest, files.path)
+    for source in sources:
+        if not any(
+            external.path == source.path and source.checkpoint in (None, external.source_checkpoint_id)
+            for external in manifest.external_dbs
+        ):
+            at = f" at checkpoint {source.checkpoint}" if source.checkpoint is not None else ""
+            raise NotThisClone(
+                f"at {files.path!r} there is a database already, and it is no clone of {source.path!r}{at}; choose another "
+                "path, or destroy that database"
+            )
+
+
+async def _check_kept(files: DatabaseFiles, manifest: Manifest) -> None:
+    for external in manifest.external_dbs:
+        final = external.final_checkpoint_id
+        if final is None or not len(external.sst_ids):
+            continue
+        parent = await newest_or_none(neighbour(files, external.path).manifests)
+        if parent is None or parent.value.checkpoint(final) is None:
+            raise DataError(
+                f"clone {files.path!r} is made, but {external.path!r} does not keep its SSTs any more: checkpoint {final} "
+                "is gone there; destroy the clone, and make another"
+            )
+
+
+# --- the log ---------------------------------------------------------------------------------------------------------
+
+
+async def _copy_log(files: DatabaseFiles, source: str, manifest: Manifest) -> None:
+    store, origin = files.wal_store or files.store, neighbour(files, source).paths
+    ids = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
+    await carry_out([Transfer(store, origin.wal(id), store, files.paths.wal(id)) for id in ids])
+    behind = await wal_ids(store, files.paths, manifest.wal_id_last_seen)
+    # A clone that somebody else has finished meanwhile may have a writer already; then they are its own.
+    if behind and not (await files.manifests.read_latest()).value.initialized:
+        raise NotThisClone(
+            f"behind the log of clone {files.path!r} there are WAL files from {behind[0]} on that an earlier attempt left, "
+            "and they would be replayed; destroy the clone for good, and make it again"
+        )

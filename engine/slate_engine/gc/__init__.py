@@ -1,0 +1,1 @@
+"""Garbage collection: what no state of a database needs any more is found, explained and deleted, one kind at a time."""

@@ -1,0 +1,64 @@
+"""Softly destroyed databases whose grace period is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slate_engine.admin.destroying import destroy_hard, listed, read_time, write_time
+from slate_engine.gc.options import Kind, Task
+from slate_engine.gc.report import Deleted, Garbage, KindReport
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.state.destroy import InvalidDeletion, active_checkpoints
+from slate_engine.state.manifest import Manifest
+from slate_engine.state.tombstone import Tombstone, show_second
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a destroyed database, or would in earnest: everything that went with it, or why it stays."""
+
+    report: KindReport
+    waiting: str | None = None
+
+
+async def collect_destroyed(files: DatabaseFiles, newest: Manifest, task: Task | None, deleted: Deleted) -> Fate:
+    """Delete the database if its time has come."""
+    if task is None:
+        off = KindReport(Kind.DESTROYED, looked=False)
+        return Fate(off, "it is destroyed, and collecting destroyed databases is switched off")
+    waiting, why = await _judge(files, newest, task)
+    if waiting is not None:
+        return Fate(KindReport(Kind.DESTROYED, dry_run=task.dry_run), waiting)
+    garbage = [Garbage(Kind.DESTROYED, meta.key, meta.size, why) for meta in await listed(files)]
+    if not task.dry_run:
+        try:
+            await destroy_hard(files, lambda keys: deleted(Kind.DESTROYED, len(keys)))
+        except InvalidDeletion as refused:
+            # Somebody made a checkpoint since we looked; the database is whole.
+            return Fate(KindReport(Kind.DESTROYED), str(refused))
+    return Fate(KindReport(Kind.DESTROYED, garbage, task.dry_run))
+
+
+async def _judge(files: DatabaseFiles, newest: Manifest, task: Task) -> tuple[str | None, str]:
+    """Why it has to wait; and if it has not, why it goes."""
+    tombstone = Tombstone.of(newest)
+    assert tombstone is not None
+    if tombstone.deleting:
+        return None, "somebody began to delete the database for good, and did not come to the end"
+    written = await read_time(files)
+    if written is None and not task.dry_run:
+        # Whoever destroyed it did not come to the end; what the manifest says is as good.
+        await write_time(files, tombstone.destroyed_at_s)
+    # The later one of two times: a number that was left by an earlier life of the database must not shorten the grace.
+    since = max(tombstone.destroyed_at_s, written or 0)
+    until = since + task.min_age
+    now_ms = files.runtime.now_ms()
+    if now_ms < until * 1000:
+        return f"it was destroyed at {show_second(since)}, and can be undeleted until {show_second(int(until))}", ""
+    active = active_checkpoints(newest, now_ms=now_ms)
+    if active:
+        return str(InvalidDeletion(active)), ""
+    return (
+        None,
+        f"the database was destroyed at {show_second(since)}, and its grace is over since {show_second(int(until))}",
+    )
