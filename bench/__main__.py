@@ -11,7 +11,7 @@ import importlib
 import json
 import sys
 
-NAMES = ["sst", "scan", "manifest", "live", "startup"]
+NAMES = ["sst", "scan", "manifest", "compaction", "live", "live_s3", "live_memory", "startup", "clone", "gc", "serve"]
 
 
 def main() -> int:

@@ -147,6 +147,10 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         if failure is not None and not isinstance(failure, (Error, NotModified, StopAsyncIteration)):
             self.defects.append(failure)
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator that a crashed process has left behind is not closed: nothing of that process runs any more. Python
+        would do it whenever its garbage collector comes by, which is another time in every run."""
+
     def abandon(self) -> None:
         """The end of the world: what still waits is dropped where it stands, as the tasks of crashed processes were."""
         self._over = True

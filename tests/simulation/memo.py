@@ -16,7 +16,7 @@ from slate_engine.format.columns import Rows
 from slate_engine.format.sst_meta import Codec
 from slate_engine.format.wal import build_wal_sst
 from slate_engine.format.wal import read_wal as really_read_wal
-from slate_engine.lsm import replay, wal_tail, wal_writer
+from slate_engine.lsm import replay, wal_writer
 from slate_engine.lsm.row import Row
 from slate_engine.state import stores
 from slate_engine.state.manifest import Manifest
@@ -61,7 +61,6 @@ def remembering() -> Iterator[None]:
     _manifests.clear()
     with (
         mock.patch.object(replay, "read_wal", read_wal),
-        mock.patch.object(wal_tail, "read_wal", read_wal),
         mock.patch.object(wal_writer, "_encode", encode_wal),
         mock.patch.object(stores, "decode_manifest", decode_manifest),
         mock.patch.object(stores, "encode_manifest", encode_manifest),

@@ -6,23 +6,25 @@ Each is a context manager that takes a mechanism out of the engine, as a program
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 from slate_engine.errors import Error
 from slate_engine.lsm import fencing, replay
+from slate_engine.lsm.committed import Commit
 from slate_engine.lsm.fencing import Claim
 from slate_engine.lsm.flusher import Flusher
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.row import Row
+from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.transactions import Transaction, Transactions
 from slate_engine.lsm.wal_writer import WalFile, WalWriter
-from slate_engine.lsm.writer import Commit, Writer
+from slate_engine.lsm.writer import Writer
 from slate_engine.state.manifest import Manifest
 from slate_engine.store.numbered import NumberedObjects
-from slate_engine.store.protocol import CREATE, OVERWRITE, Buffer, Conflict, PutMode, StoreUnavailable
+from slate_engine.store.protocol import OVERWRITE, Buffer, Conflict, PutMode, StoreUnavailable
 from slate_engine.store.retry import RetryingStore
 
 Switch = Callable[[], AbstractContextManager[object]]
@@ -44,7 +46,8 @@ def flush_without_epoch_check() -> Iterator[None]:
 
 
 def no_fence() -> AbstractContextManager[object]:
-    async def only_look(files: DatabaseFiles, epoch: int) -> int:
+    async def only_look(tenure: Tenure) -> int:
+        files = tenure.files
         manifest = (await files.manifests.read_latest()).value
         ids = await replay.wal_ids(files.store, files.paths, manifest.replay_after_wal_id)
         return max(ids, default=manifest.replay_after_wal_id)
@@ -77,28 +80,30 @@ def window_not_recorded() -> AbstractContextManager[object]:
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
-def taken_id_counts_as_stored() -> AbstractContextManager[object]:
+@contextmanager
+def taken_id_counts_as_stored() -> Iterator[None]:
     store_file = WalWriter._store_file
 
+    class Nobody(Error):
+        pass
+
+    async def nobody(self: Tenure, wal_id: int) -> Error:
+        return Nobody("")
+
     async def lenient(self: WalWriter, id: int, file: WalFile) -> None:
-        async def nobody(id: int) -> Error:
-            return StoreUnavailable("")
+        with suppress(Nobody):
+            await store_file(self, id, file)
 
-        with mock.patch.object(self, "_fenced", nobody):
-            try:
-                await store_file(self, id, file)
-            except StoreUnavailable:
-                return
-
-    return mock.patch.object(WalWriter, "_store_file", lenient)
+    with mock.patch.object(Tenure, "taken", nobody), mock.patch.object(WalWriter, "_store_file", lenient):
+        yield
 
 
 def id_used_again_after_a_failure() -> AbstractContextManager[object]:
     async def write(self: WalWriter, id: int, file: WalFile) -> None:
         try:
-            await self._store.put(self._paths.wal(id), await self._encode(file.rows), CREATE)
+            await self._store.put(self._paths.wal(id), await self._encode(file.rows), self._tenure.create)
         except Conflict:
-            self._failed(await self._fenced(id))
+            self._failed(await self._tenure.taken(id))
         except StoreUnavailable as trouble:
             file.fail(trouble)
             del self._under_way[id]
@@ -162,8 +167,7 @@ def commits_torn_at_replay() -> AbstractContextManager[object]:
 
 
 def replayed_although_in_level_0() -> AbstractContextManager[object]:
-    rows_after = replay._rows_after
-    return mock.patch.object(replay, "_rows_after", lambda data, key, after_seq: rows_after(data, key, 0))
+    return mock.patch.object(replay, "newer_than", lambda rows, seq: rows)
 
 
 def sequence_numbers_begin_again() -> AbstractContextManager[object]:
@@ -185,8 +189,9 @@ def flushed_rows_stay_in_memory() -> Iterator[None]:
         newest = await self._files.manifests.read_latest()
         self.check_epoch(newest.value)
         if newest.id > self.state.manifest_id:
-            found = self._state_of(newest.id, newest.value, self.state.active)
-            self.state = replace(found, frozen=self.state.frozen)
+            self.state = replace(
+                self.state.under(newest.id, newest.value, self._files.tables), frozen=self.state.frozen
+            )
 
     def adopt_again(self: Writer, manifest_id: int, manifest: Manifest) -> None:
         if manifest_id == self.state.manifest_id:

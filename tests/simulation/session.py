@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from slate_engine.errors import CloseReason, Error, InvalidError
 from slate_engine.format.columns import MERGE, TOMBSTONE
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.committed import Commit
 from slate_engine.lsm.reader import Reader, ReaderOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.transactions import Transaction
-from slate_engine.lsm.writer import Commit, Writer
+from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.manifest import Manifest
 from tests.simulation.ledger import Attempt, Fate, Ledger, Seen, Tenure
 from tests.simulation.memo import decode_manifest
 from tests.simulation.world import Process, World
@@ -182,5 +184,9 @@ class Watcher:
 
 def newest_epoch(world: World) -> int:
     """The writer epoch in the newest manifest of the bucket."""
+    return newest_manifest(world).writer_epoch
+
+
+def newest_manifest(world: World) -> Manifest:
     keys = [key for key in world.bucket._keys if key.startswith(f"{PATH}/manifest/")]
-    return decode_manifest(world.bucket._objects[keys[-1]][0].data, object=keys[-1]).writer_epoch
+    return decode_manifest(world.bucket._objects[keys[-1]][0].data, object=keys[-1])

@@ -49,11 +49,17 @@ async def read_by_original(folder: Path) -> Seen:
         await reader.shutdown()
 
 
+LEAVE_NO_DATABASE = {"deletions"}
+
+
 async def taken_over_by_original(folder: Path) -> Seen:
     """What its writer sees when it has opened the database, and its own row with it."""
     settings = u.Settings.default()
     settings.set("compactor_options", "null")
     settings.set("garbage_collector_options", "null")
+    # Nobody compacts here, and some plays leave a level 0 at which the original would wait for that.
+    settings.set("l0_max_ssts", "1000")
+    settings.set("l0_max_ssts_per_key", "1000")
     builder = u.DbBuilder(PATH, store(folder))
     builder.with_settings(settings)
     builder.with_merge_operator(Join())
@@ -66,18 +72,23 @@ async def taken_over_by_original(folder: Path) -> Seen:
         await db.shutdown()
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", [name for name in SCENES if name not in LEAVE_NO_DATABASE])
 def test_the_original_reads_what_a_play_left(name: str, tmp_path: Path) -> None:
     for seed in (0, 1):
         folder = tmp_path / str(seed)
         play = explore(SCENES[name][0], seed)
         export(play.world, folder)
         assert play.final is not None
-        assert asyncio.run(read_by_original(folder)).rows == play.final.rows
-        assert asyncio.run(taken_over_by_original(folder)).rows == play.final.rows
-        after = asyncio.run(read_by_original(folder)).rows
+        assert of_the_play(asyncio.run(read_by_original(folder))) == play.final.rows
+        assert of_the_play(asyncio.run(taken_over_by_original(folder))) == play.final.rows
+        after = of_the_play(asyncio.run(read_by_original(folder)))
         assert after.pop(b"~original")[0] == b"was here"
         assert after == play.final.rows
+
+
+def of_the_play(seen: Seen) -> dict[bytes, Any]:
+    """The scene of compactions writes a row after the last look, to have the database move on."""
+    return {key: row for key, row in seen.rows.items() if key != b"tidy"}
 
 
 @pytest.mark.parametrize("kind", ["plain", "small memtables", "no WAL"])

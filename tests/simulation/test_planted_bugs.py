@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from slate_engine.errors import Error
-from tests.simulation import planted
+from tests.simulation import planted, planted_gc
 from tests.simulation.loop import Deadlock
 from tests.simulation.planted import Switch
 from tests.simulation.scenes.repertoire import SCENES
@@ -25,7 +25,7 @@ PLANTED: list[tuple[Switch, str, int]] = [
     (planted.window_not_recorded, "stragglers", 20),
     # What is acknowledged is in the log, under an id that is ours, and the log has no gaps.
     (planted.acknowledged_before_stored, "storms", 10),
-    (planted.taken_id_counts_as_stored, "duels", 40),
+    (planted.taken_id_counts_as_stored, "parallel_duels", 20),
     (planted.id_used_again_after_a_failure, "duels", 80),
     (planted.gaps_overlooked, "holes", 40),
     (planted.ids_run_ahead, "holes", 60),
@@ -40,6 +40,14 @@ PLANTED: list[tuple[Switch, str, int]] = [
     (planted.lost_answer_counts_as_success, "storms", 20),
     (planted.lost_answer_settled_by_bytes, "duels", 20),
     (planted.boundary_not_looked_at, "revenants", 60),
+    # What somebody needs, or is about to publish, is not collected.
+    (planted_gc.unpublished_flushes_overlooked, "collectors", 40),
+    (planted_gc.running_jobs_overlooked, "collectors", 40),
+    (planted_gc.checkpoints_overlooked_by_ssts, "collectors", 20),
+    (planted_gc.checkpoints_overlooked_by_the_log, "collectors", 20),
+    (planted_gc.checkpoints_overlooked_by_manifests, "collectors", 10),
+    (planted_gc.replay_begins_later_than_it_does, "collectors", 40),
+    (planted_gc.fences_collected, "revenants", 40),
     # Nobody waits for ever; transactions are isolated.
     (planted.waiters_forget_to_freeze, "pressure", 10),
     (planted.reads_not_checked, "transactions", 5),

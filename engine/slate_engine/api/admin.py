@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from slate_engine.admin import checkpoints, copying, destroying, restoring
 from slate_engine.api import arguments
 from slate_engine.api.building import Builder, Unmade, instance
 from slate_engine.api.checkpoint_ids import checkpoint_id
-from slate_engine.api.clones import CloneBuilder
+from slate_engine.api.clones import CloneBuilder, database_files
+from slate_engine.api.collecting import collection_options
 from slate_engine.api.compactions import Compaction, CompactionSpec, CompactorStateView, VersionedCompactions
 from slate_engine.api.db_builder import database_path
 from slate_engine.api.inspection import (
@@ -24,8 +26,10 @@ from slate_engine.api.records import Checkpoint, CheckpointCreateResult, Version
 from slate_engine.api.wheel_errors import as_the_wheel_has_them
 from slate_engine.errors import DataError, InvalidError
 from slate_engine.format.ids import Ulid
-from slate_engine.runtime import uuid4
-from slate_engine.state import checkpoints, compactions
+from slate_engine.gc.collector import collect_once
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.state import compactions
+from slate_engine.state.checkpoints import CheckpointMissing
 from slate_engine.state.commit import NothingStored, StateStore, Versioned
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import CompactionsStore, ManifestStore
@@ -43,16 +47,25 @@ class Admin(Unmade):
 
     _path: str
     _store: ObjectStore
-    _manifests: ManifestStore
+    _wal_store: ObjectStore | None
+    _files: DatabaseFiles
     _compactions: CompactionsStore
 
     @classmethod
-    def of(cls, path: str, store: ObjectStore) -> Admin:
+    def of(cls, path: str, store: ObjectStore, wal_store: ObjectStore | None = None) -> Admin:
         made = cls.__new__(cls)
-        made._path, made._store = path, store
-        made._manifests = ManifestStore.open(store.store, path, store.runtime)
-        made._compactions = CompactionsStore.open(store.store, path, store.runtime)
+        made._path, made._store, made._wal_store = path, store, wal_store
+        made._look_afresh()
         return made
+
+    def _look_afresh(self) -> None:
+        """Forget what was seen of the database so far."""
+        self._files = database_files(self._path, self._store, self._wal_store)
+        self._compactions = CompactionsStore.open(self._store.store, self._path, self._store.runtime)
+
+    @property
+    def _manifests(self) -> ManifestStore:
+        return self._files.manifests
 
     # --- manifests and compactions -------------------------------------------------------------------------------
 
@@ -113,37 +126,30 @@ class Admin(Unmade):
         """A checkpoint of the newest manifest, or of what another one keeps. A writer that is open makes one that includes
         its latest writes: ``Db.create_checkpoint``."""
         wanted = instance(options, CheckpointOptions, "options")
-        source = None if wanted.source is None else checkpoint_id(wanted.source)
-        lifetime = None if wanted.lifetime_ms is None else arguments.unsigned(wanted.lifetime_ms, "lifetime_ms")
-        name = None if wanted.name is None else arguments.text(wanted.name, "name")
-        id, now_ms = uuid4(self._store.runtime), self._store.runtime.now_ms()
-        committed = await self._change(
-            lambda old: checkpoints.with_checkpoint(
-                old, id=id, now_ms=now_ms, lifetime_ms=lifetime, name=name, source=source
-            )
+        engine_options = checkpoints.CheckpointOptions(
+            lifetime_ms=None if wanted.lifetime_ms is None else arguments.unsigned(wanted.lifetime_ms, "lifetime_ms"),
+            source=None if wanted.source is None else checkpoint_id(wanted.source),
+            name=None if wanted.name is None else arguments.text(wanted.name, "name"),
         )
-        made = committed.value.checkpoint(id)
-        assert made is not None
-        return CheckpointCreateResult(id=str(id), manifest_id=made.manifest_id)
+        with self._as_the_wheel_has_them():
+            made = await checkpoints.create_checkpoint(self._files, engine_options)
+        return CheckpointCreateResult(id=str(made.id), manifest_id=made.manifest_id)
 
     async def refresh_checkpoint(self, id: str, lifetime_ms: int | None) -> None:
         """The checkpoint lives for so long from now on, or for ever."""
         wanted = checkpoint_id(id)
         lifetime = None if lifetime_ms is None else arguments.unsigned(lifetime_ms, "lifetime_ms")
-        now_ms = self._store.runtime.now_ms()
-
-        def change(old: Manifest) -> Manifest:
+        with self._as_the_wheel_has_them():
             try:
-                return checkpoints.with_checkpoint_refreshed(old, wanted, now_ms=now_ms, lifetime_ms=lifetime)
-            except checkpoints.CheckpointMissing as missing:
+                await checkpoints.refresh_checkpoint(self._files, wanted, lifetime)
+            except CheckpointMissing as missing:
                 raise DataError(f"Data error: invalid DB state error: {missing}") from missing
-
-        await self._change(change)
 
     async def delete_checkpoint(self, id: str) -> None:
         """Give up what the checkpoint keeps. Nothing happens if there is none."""
         wanted = checkpoint_id(id)
-        await self._change(lambda old: checkpoints.without_checkpoint(old, wanted))
+        with self._as_the_wheel_has_them():
+            await checkpoints.delete_checkpoint(self._files, wanted)
 
     # --- time ----------------------------------------------------------------------------------------------------
 
@@ -162,27 +168,68 @@ class Admin(Unmade):
         newest = await self._manifests.latest()
         return None if newest is None else newest.value.sequence_tracker.time_of(wanted, round_up=bool(round_up))
 
-    # --- what is not built yet -----------------------------------------------------------------------------------
+    # --- garbage -------------------------------------------------------------------------------------------------
 
     async def run_gc_once(self, options: GarbageCollectorOptions | None) -> None:
-        if options is not None:
-            instance(options, GarbageCollectorOptions, "options")
-        raise InvalidError("run_gc_once is not built yet: let the original's garbage collector do it")
+        """Collect garbage once: all kinds by default, and only those that are given if any options are. If one kind fails,
+        that is logged, as in the original, and the others are collected; :mod:`slate_engine.gc` says more."""
+        wanted = collection_options(options)
+        if wanted is not None:
+            await collect_once(self._files, wanted)
+
+    # --- whole databases -----------------------------------------------------------------------------------------
 
     def create_clone_builder_from_source(self, source: CloneSourceSpec) -> CloneBuilder:
         """A builder that makes this path a clone of ``source``."""
-        return CloneBuilder.of(source)
+        return CloneBuilder.of(source, self._path, self._store, self._wal_store)
 
     async def delete_db(self, confirm: bool) -> list[str]:
-        raise InvalidError("delete_db is not built yet: let the original's admin do it")
+        """Delete the database for good, and return the names of its objects; without ``confirm`` only these. Where there is
+        no database, nothing happens. Unlike the original's, it refuses while checkpoints (those of clones, too) need it."""
+        if not confirm:
+            return await destroying.objects_of(self._files)
+        try:
+            return await destroying.destroy_hard(self._files)
+        except NothingStored:
+            if await destroying.objects_of(self._files):
+                raise
+            return []
+        finally:
+            self._look_afresh()
+
+    async def destroy(self, soft: bool) -> None:
+        """Take the database out of use: for good, or softly, so that all of it stays until a collector's grace is over."""
+        with self._as_the_wheel_has_them():
+            await (destroying.destroy_softly(self._files) if soft else destroying.destroy_hard(self._files))
+        self._look_afresh()
+
+    async def undelete(self) -> None:
+        """Bring a softly destroyed database back as it was."""
+        with self._as_the_wheel_has_them():
+            await destroying.undelete(self._files)
+
+    async def restore(self, checkpoint: str) -> CheckpointCreateResult:
+        """Make the state of a checkpoint the present one, in place. Returns the checkpoint that keeps what was there."""
+        with self._as_the_wheel_has_them():
+            done = await restoring.restore(self._files, checkpoint_id(checkpoint))
+        return CheckpointCreateResult(id=str(done.kept), manifest_id=done.kept_manifest_id)
+
+    async def copy_to(self, path: str, object_store: ObjectStore | None = None, checkpoint: str | None = None) -> None:
+        """Make a database at ``path``, of this store or of another, that begins like this one and shares nothing with it."""
+        wanted = None if checkpoint is None else checkpoint_id(checkpoint)
+        if object_store is None:
+            target = database_files(database_path(path), self._store, self._wal_store)
+        else:
+            target = database_files(database_path(path), instance(object_store, ObjectStore, "object_store"))
+        with self._as_the_wheel_has_them():
+            await copying.copy_database(self._files, target, wanted)
 
     async def _existing(self) -> Versioned[Manifest]:
-        with as_the_wheel_has_them(self._path, self._store.store.url):
+        with self._as_the_wheel_has_them():
             return await self._manifests.read_latest()
 
-    async def _change(self, transition: Callable[[Manifest], Manifest]) -> Versioned[Manifest]:
-        with as_the_wheel_has_them(self._path, self._store.store.url):
-            return await self._manifests.update(transition)
+    def _as_the_wheel_has_them(self) -> AbstractContextManager[None]:
+        return as_the_wheel_has_them(self._path, self._store.store.url)
 
 
 class AdminBuilder(Builder):
@@ -191,6 +238,7 @@ class AdminBuilder(Builder):
     def __init__(self, path: str, object_store: ObjectStore) -> None:
         self._path: str = database_path(path)
         self._store: ObjectStore = instance(object_store, ObjectStore, "object_store")
+        self._wal_store: ObjectStore | None = None
 
     def with_seed(self, seed: int) -> None:
         """Checked and otherwise without effect: chance comes from the object store's runtime, which a test can replace."""
@@ -200,11 +248,11 @@ class AdminBuilder(Builder):
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
         """Where the write-ahead log is, if not with the rest."""
         self._check_unused()
-        instance(wal_object_store, ObjectStore, "wal_object_store")
+        self._wal_store = instance(wal_object_store, ObjectStore, "wal_object_store")
 
     def build(self) -> Admin:
         self._consume()
-        return Admin.of(self._path, self._store)
+        return Admin.of(self._path, self._store, self._wal_store)
 
 
 async def _read(store: StateStore[T], id: int | None) -> Versioned[T] | None:

@@ -13,6 +13,7 @@ from slate_engine.errors import InvalidError
 Operation: TypeAlias = "tuple[bytes, bytes | None, RowEntryKind, Ttl | None]"
 """Key, value (``None`` to delete), kind and time to live (``None``: the default). ``zip(*operations)`` makes columns."""
 
+_CONSUMED = "write batch has already been consumed"
 _PUT, _DELETE, _MERGE = RowEntryKind.VALUE, RowEntryKind.TOMBSTONE, RowEntryKind.MERGE
 
 
@@ -27,7 +28,10 @@ class WriteBatch:
         self._operations: list[Operation] | None = []
 
     def put(self, key: bytes, value: bytes) -> None:
-        self._add((arguments.key(key), arguments.value(value), _PUT, None))
+        operation = (arguments.key(key), arguments.value(value), _PUT, None)
+        if self._operations is None:
+            raise InvalidError(_CONSUMED)
+        self._operations.append(operation)
 
     def put_with_options(self, key: bytes, value: bytes, options: PutOptions) -> None:
         self._add((arguments.key(key), arguments.value(value), _PUT, time_to_live(options)))
@@ -45,14 +49,14 @@ class WriteBatch:
         """The operations, for the one write that consumes the batch. It stays consumed even if that write fails."""
         operations, self._operations = self._operations, None
         if operations is None:
-            raise InvalidError("write batch has already been consumed")
+            raise InvalidError(_CONSUMED)
         if not operations:
             raise InvalidError("Invalid error: empty write batch not allowed; add a put, delete or merge first")
         return operations
 
     def _add(self, operation: Operation) -> None:
         if self._operations is None:
-            raise InvalidError("write batch has already been consumed")
+            raise InvalidError(_CONSUMED)
         self._operations.append(operation)
 
 
@@ -70,16 +74,3 @@ def time_to_live(options: PutOptions | MergeOptions) -> Ttl | None:
     elif not isinstance(ttl, Ttl.NO_EXPIRY):
         raise TypeError(f"ttl must be a Ttl such as Ttl.NO_EXPIRY(), not {type(ttl).__name__!r}")
     return ttl
-
-
-def expire_ts(ttl: Ttl | None, now_ms: int, default_ttl_millis: int | None) -> int | None:
-    """When a row written at ``now_ms`` expires; ``None`` if never. A time past the end of i64 counts as never."""
-    if isinstance(ttl, Ttl.EXPIRE_AT_MILLIS):
-        return ttl[0]
-    if isinstance(ttl, Ttl.EXPIRE_AFTER_MILLIS):
-        lives = ttl[0]
-    elif default_ttl_millis is not None and not isinstance(ttl, Ttl.NO_EXPIRY):
-        lives = default_ttl_millis
-    else:
-        return None
-    return now_ms + lives if now_ms + lives < 2**63 else None

@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from slate_engine.api.building import instance
-from slate_engine.api.caches import DbCache, Lru
+from slate_engine.api.caches import DbCache
 from slate_engine.api.choices import CacheTarget
 from slate_engine.api.inspection import view_id
 from slate_engine.api.ranges import engine_range
 from slate_engine.api.records import SsTableId
-from slate_engine.lsm.cache import Cache
+from slate_engine.lsm.cache import Cache, Lru
 from slate_engine.lsm.table import Table, block_span
 from slate_engine.runtime import Runtime
 from slate_engine.state.manifest import Manifest
@@ -22,7 +22,7 @@ class SharedCache(Cache):
     """A :class:`DbCache` that other databases may use, too, under other ids. Only what is just being loaded is our own."""
 
     def __init__(self, shared: DbCache, id: int, runtime: Runtime) -> None:
-        super().__init__(max(shared.blocks.capacity, shared.meta.capacity))
+        super().__init__(0)
         self._shared = shared
         self._id = id
         self._runtime = runtime
@@ -44,9 +44,9 @@ class SharedCache(Cache):
         self._shared.blocks.evict(ours)
         self._shared.meta.evict(ours)
 
-    def _keep(self, key: Hashable, value: Any, bytes_needed: int) -> None:
+    def _keep(self, key: Hashable, value: Any, nbytes: int) -> None:
         cache = self._part(key)
-        cache.put((self._id, key), value, bytes_needed, self._now(cache))
+        cache.put((self._id, key), value, nbytes, self._now(cache))
 
     def _part(self, key: Hashable) -> Lru:
         # A table asks for its blocks by their numbers and for all else by a word.

@@ -9,6 +9,7 @@ from slate_engine.api.enums import RowEntryKind
 from slate_engine.api.options import MergeOptions, PutOptions
 from slate_engine.format.columns import MERGE, TOMBSTONE
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.undisturbed import undisturbed
 
 _FLAGS = {RowEntryKind.VALUE: 0, RowEntryKind.TOMBSTONE: TOMBSTONE, RowEntryKind.MERGE: MERGE}
 
@@ -32,12 +33,20 @@ class Changes:
 
     def all_of(self, operations: list[Operation]) -> list[Change]:
         """The operations of a batch, which have been checked."""
-        return [
-            self._living(key, value or b"", _FLAGS[kind], ttl)
-            if kind is not RowEntryKind.TOMBSTONE
-            else Change(key, b"", TOMBSTONE)
-            for key, value, kind, ttl in operations
-        ]
+        new, ttl_ms, put = tuple.__new__, self._default_ttl_ms, RowEntryKind.VALUE
+        with undisturbed(len(operations)):
+            return [
+                # Plain puts, which most are, without a call for each.
+                new(Change, (key, value, 0, ttl_ms, None))
+                if kind is put and ttl is None
+                else self._change(key, value, kind, ttl)
+                for key, value, kind, ttl in operations
+            ]
+
+    def _change(self, key: bytes, value: bytes | None, kind: RowEntryKind, ttl: Ttl | None) -> Change:
+        if kind is RowEntryKind.TOMBSTONE:
+            return Change(key, b"", TOMBSTONE)
+        return self._living(key, value or b"", _FLAGS[kind], ttl)
 
     def _living(self, key: bytes, value: bytes, flags: int, ttl: Ttl | None) -> Change:
         if ttl is None:

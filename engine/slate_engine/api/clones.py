@@ -1,18 +1,37 @@
-"""Clones of databases, which this engine reads and writes but does not make yet."""
+"""Clones: a new database that begins as another one is, or as several are together, and shares their SSTs."""
 
 from __future__ import annotations
 
+from slate_engine.admin.cloning import CloneSource, NotThisClone, create_clone
 from slate_engine.api import arguments
 from slate_engine.api.building import Builder, instance
 from slate_engine.api.checkpoint_ids import checkpoint_id
+from slate_engine.api.db_builder import database_path
 from slate_engine.api.keys import KeyRange
 from slate_engine.api.object_store import ObjectStore
 from slate_engine.api.options import CloneSourceSpec
-from slate_engine.errors import InvalidError
+from slate_engine.api.ranges import engine_range
+from slate_engine.api.wheel_errors import as_the_wheel_has_them
+from slate_engine.errors import DataError
+from slate_engine.format.key_range import ALL
+from slate_engine.format.key_range import KeyRange as EngineRange
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.state.commit import NothingStored
+
+
+def database_files(path: str, store: ObjectStore, wal_store: ObjectStore | None = None) -> DatabaseFiles:
+    """The database at ``path``, for who administers it."""
+    return DatabaseFiles(store.store, path, store.runtime, wal_store=None if wal_store is None else wal_store.store)
 
 
 class CloneBuilder(Builder):
-    """What a clone is to be made of. The arguments are checked as the original checks them."""
+    """What a clone is to be made of. Sources and clone lie in one store: that of the admin, unless told otherwise."""
+
+    _path: str
+    _store: ObjectStore
+    _wal_store: ObjectStore | None
+    _sources: list[CloneSource]
+    _keys: EngineRange
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError(
@@ -20,8 +39,12 @@ class CloneBuilder(Builder):
         )
 
     @classmethod
-    def of(cls, source: CloneSourceSpec) -> CloneBuilder:
+    def of(
+        cls, source: CloneSourceSpec, path: str, store: ObjectStore, wal_store: ObjectStore | None = None
+    ) -> CloneBuilder:
         made = cls.__new__(cls)
+        made._path, made._store, made._wal_store = path, store, wal_store
+        made._sources, made._keys = [], ALL
         made.with_source(source)
         return made
 
@@ -29,37 +52,53 @@ class CloneBuilder(Builder):
         """One more database to take in."""
         self._check_unused()
         spec = instance(source, CloneSourceSpec, "source")
-        arguments.text(spec.path, "path")
-        if spec.checkpoint is not None:
-            checkpoint_id(spec.checkpoint)
-        _check_range(spec.projection_range)
+        self._sources.append(
+            CloneSource(
+                arguments.text(spec.path, "path"),
+                None if spec.checkpoint is None else checkpoint_id(spec.checkpoint),
+                _keys_of(spec.projection_range),
+            )
+        )
 
     def with_projection_range(self, projection_range: KeyRange | None) -> None:
-        """Which of the keys to take."""
+        """Which of the keys to take, of all sources."""
         self._check_unused()
-        _check_range(projection_range)
+        self._keys = _keys_of(projection_range)
 
     def with_clone_path(self, clone_path: str) -> None:
+        """Where the clone is to be, if not at the admin's own path."""
         self._check_unused()
-        arguments.text(clone_path, "clone_path")
+        self._path = database_path(clone_path)
 
     def with_object_store(self, object_store: ObjectStore) -> None:
+        """The store in which both the sources and the clone lie."""
         self._check_unused()
-        instance(object_store, ObjectStore, "object_store")
+        self._store = instance(object_store, ObjectStore, "object_store")
 
     def with_wal_object_store(self, wal_object_store: ObjectStore) -> None:
+        """Where the write-ahead logs of the sources and of the clone are, if not with the rest."""
         self._check_unused()
-        instance(wal_object_store, ObjectStore, "wal_object_store")
+        self._wal_store = instance(wal_object_store, ObjectStore, "wal_object_store")
 
     def with_seed(self, seed: int) -> None:
+        """Checked and otherwise without effect: chance comes from the object store's runtime, which a test can replace."""
         self._check_unused()
         arguments.unsigned(seed, "seed")
 
     async def build(self) -> None:
+        """Make the clone. Whoever repeats it, with another builder, ends what an earlier attempt has begun."""
         self._consume()
-        raise InvalidError("cloning is not built yet: let the original's admin make the clone; this engine opens it")
+        files = database_files(self._path, self._store, self._wal_store)
+        with as_the_wheel_has_them(self._path, self._store.store.url):
+            try:
+                await create_clone(files, self._sources, self._keys)
+            except NothingStored as missing:
+                raise DataError(
+                    f"Data error: failed to find latest transactional object (e.g. manifest) version: {missing}"
+                ) from missing
+            except NotThisClone as other:
+                raise DataError(f"Data error: {other}") from other
 
 
-def _check_range(range: KeyRange | None) -> None:
-    if range is not None:
-        instance(range, KeyRange, "projection_range").check()
+def _keys_of(range: KeyRange | None) -> EngineRange:
+    return ALL if range is None else engine_range(instance(range, KeyRange, "projection_range"))

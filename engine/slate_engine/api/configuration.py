@@ -55,10 +55,12 @@ class CompactionWorkerSettings:
     """How often it says that it is alive and how far it is."""
     max_sst_size: int = unsigned(256 << 20)
     max_fetch_tasks: int = unsigned(4)
+    """Without effect, as ``bytes_to_fetch``: how much is fetched at once follows from the memory of the worker."""
     bytes_to_fetch: int = unsigned(2 << 20)
     max_subcompactions: int = unsigned(4)
     """Into how many key ranges one large compaction is divided at most; 0 and 1 mean none."""
     min_filter_keys: int = unsigned(1_000, bits=32)
+    """For workers in processes of their own, as ``compression_codec``: inside a database, its own settings count."""
     compression_codec: CompressionCodec | None = optional_choice(_CODECS)
     metric_level: MetricLevel | None = optional_choice(_METRIC_LEVELS)
 
@@ -69,6 +71,7 @@ class CompactorSettings:
 
     poll_interval_ms: int = duration(5_000)
     manifest_update_timeout_ms: int = duration(300_000)
+    """Without effect: a result is kept in the book of compactions, and its commit tried until it succeeds."""
     max_concurrent_compactions: int = unsigned(4)
     enable_trivial_move: bool = flag(False, missing=False)
     scheduler_options: Mapping[str, str] = texts()
@@ -141,6 +144,8 @@ class DbSettings:
     wal_enabled: bool = flag(True)
     manifest_poll_interval_ms: int = duration(1_000)
     manifest_update_timeout_ms: int = duration(300_000)
+    """Without effect: rows that are durable are not given up because the manifest cannot be written for a while. A flush is
+    tried until it succeeds, or until the database is closed; writes go on until ``max_unflushed_bytes``."""
     min_filter_keys: int = unsigned(1_000, bits=32)
     """An SST with fewer keys gets no filter."""
     l0_sst_size_bytes: int = unsigned(64 << 20)
@@ -149,7 +154,10 @@ class DbSettings:
     l0_max_ssts: int = unsigned(8)
     """With so many L0 SSTs, flushing waits for compaction."""
     l0_max_ssts_per_key: int = unsigned(8)
+    """The same where so many L0 SSTs may hold one and the same key."""
     l0_flush_parallelism: int = unsigned(4)
+    """Must be at least 1, and is otherwise without effect: memtables are flushed one after the other. Building an SST takes
+    as much memory again as its memtable, and several at once would not stay within ``max_unflushed_bytes``."""
     max_unflushed_bytes: int = unsigned(1 << 30)
     """With so much in memory that is not stored, writes wait."""
     compactor_options: CompactorSettings | None = optional_table(CompactorSettings())
@@ -159,9 +167,11 @@ class DbSettings:
     garbage_collector_options: GarbageCollectorSettings | None = optional_table(GarbageCollectorSettings())
     """``None``: garbage is collected elsewhere."""
     metric_level: MetricLevel = choice(MetricLevel.INFO, _METRIC_LEVELS)
+    """All metrics that are recorded here are of the level ``Info``, which is part of either choice."""
     default_ttl_millis: int | None = optional_unsigned()
     object_store_max_retries: int | None = optional_unsigned(bits=32)
-    """``None``: try again for ever."""
+    """Without effect: how often a request is tried again belongs to the object store that is handed in. What was written is
+    kept in memory, and offered to the store again and again, until the store takes it."""
 
     max_parallel_writes: int | None = optional_unsigned(bits=32, omitted_when_none=True)
     """How many WAL objects may be on their way to the store at once. ``None`` leaves it to the engine."""

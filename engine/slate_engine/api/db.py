@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from slate_engine.api import arguments, caching
+from slate_engine.api import arguments, caching, vitals
 from slate_engine.api.batch import WriteBatch
 from slate_engine.api.building import instance
 from slate_engine.api.changes import Changes
 from slate_engine.api.checkpoint_ids import checkpoint_id
 from slate_engine.api.choices import CacheTarget
+from slate_engine.api.companions import Companions
 from slate_engine.api.enums import FlushType, IsolationLevel
+from slate_engine.api.estimates import KeyEstimate
 from slate_engine.api.handle import WriteHandle
 from slate_engine.api.live import Moment, check_open
 from slate_engine.api.meters import Meters
@@ -30,6 +32,7 @@ from slate_engine.api.scopes import CheckpointScope
 from slate_engine.api.snapshots import DbSnapshot
 from slate_engine.api.transaction import DbTransaction
 from slate_engine.api.upkeep import Upkeep
+from slate_engine.api.vitals import Vitals
 from slate_engine.errors import CloseReason, InvalidError
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.commit import Change
@@ -48,9 +51,10 @@ class Db(Readable):
     _files: DatabaseFiles
     _options: WriterOptions
     _changes: Changes
-    _loop: asyncio.AbstractEventLoop
     _meters: Meters | None
     _upkeep: Upkeep | None
+    _companions: Companions
+    _estimate: KeyEstimate
 
     @classmethod
     def of(
@@ -60,12 +64,12 @@ class Db(Readable):
         options: WriterOptions,
         default_ttl_ms: int | None,
         meters: Meters | None,
+        companions: Companions,
     ) -> Db:
         made = cls.__new__(cls)
         made._writer, made._files, made._options = writer, files, options
-        made._changes = Changes(default_ttl_ms)
-        made._loop = asyncio.get_running_loop()
-        made._meters, made._upkeep = meters, None
+        made._changes, made._estimate = Changes(default_ttl_ms), KeyEstimate()
+        made._meters, made._upkeep, made._companions = meters, None, companions
         if meters is not None:
             made._upkeep = Upkeep(lambda: meters.observe_writer(writer), files.runtime)
         return made
@@ -160,6 +164,22 @@ class Db(Readable):
             segments=[SegmentPrefix(prefix=prefix) for prefix in self._writer.segments.prefixes],
         )
 
+    def vitals(self) -> Vitals:
+        """How the database is, in more detail."""
+        return vitals.of_writer(self._writer)
+
+    async def estimate_keys(self) -> int:
+        """About how many keys there are."""
+        state = self._writer.state
+        in_memory = len(state.active) + sum(len(frozen.memtable) for frozen in state.frozen)
+        return await self._estimate.of(state.manifest, state.open_table, in_memory)
+
+    async def ended(self) -> CloseReason:
+        """Wait until the database is closed, by whomever, and say why."""
+        await self._writer.until(lambda: self._writer.error is not None)
+        assert self._writer.error is not None
+        return self._writer.error.reason
+
     # --- durability ----------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
@@ -250,6 +270,8 @@ class Db(Readable):
             if kind is not None and error is None:
                 await self._settle_for_good(kind)
         finally:
+            # First those who change the manifest: nothing of theirs is under way when the writer has ended.
+            await self._companions.close()
             if self._upkeep is not None:
                 await self._upkeep.stop()
             if self._writer.error is None:
@@ -269,9 +291,9 @@ class Db(Readable):
 
     async def _flush_memtable_if_there_is_room(self) -> bool:
         """Everything is durable already, so a level 0 that is full does not hold up the end."""
-        writer, most = self._writer, self._options.l0_max_ssts
+        writer = self._writer
         flushed = asyncio.ensure_future(writer.flush_memtable())
-        stuck = asyncio.ensure_future(writer.until(lambda: writer.pending is not None and writer.l0_count >= most))
+        stuck = asyncio.ensure_future(writer.until(lambda: writer.pending is not None and not writer.has_l0_room))
         try:
             await asyncio.wait((flushed, stuck), return_when=asyncio.FIRST_COMPLETED)
             if flushed.done():
@@ -284,8 +306,6 @@ class Db(Readable):
 
     def _check(self) -> None:
         check_open(self._writer)
-        if asyncio.get_running_loop() is not self._loop:
-            raise InvalidError("this database belongs to another event loop: use it in the one that it was built in")
 
 
 def _seq(options: WriteOptions) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
 from slate_engine.api import arguments
 from slate_engine.api.adapters import Extractor, Merge, blooms
 from slate_engine.api.building import Builder, instance
 from slate_engine.api.caches import DbCache
 from slate_engine.api.caching import SharedCache
+from slate_engine.api.companion_options import collector_options, compactor_options
+from slate_engine.api.companions import Companions
 from slate_engine.api.configuration import DbSettings
 from slate_engine.api.db import Db
 from slate_engine.api.enums import CompressionCodec, SstBlockSize
@@ -120,7 +121,9 @@ class DbBuilder(FilesBuilder):
         self._block_size = sst_block_size
 
     def with_seed(self, seed: int) -> None:
-        """Checked and otherwise without effect: chance comes from the object store's runtime, which a test can replace."""
+        """Checked, and without effect on purpose. Whoever writes an object tells it from those of others by chance, so two
+        processes with the same seed would take each other's writes for their own. A test that wants to own chance gives the
+        object store a runtime of its own: ``ObjectStore.of(store, runtime)``."""
         self._check_unused()
         arguments.unsigned(seed, "seed")
 
@@ -136,9 +139,18 @@ class DbBuilder(FilesBuilder):
         log.info("opening SlateDB database [path=%s, store=%s]", self._path, files.store.url)
         _say_what_is_missing(settings)
         options = self._writer_options(settings)
+        compactor = compactor_options(settings.compactor_options, options.sst)
+        collector = collector_options(settings.garbage_collector_options)
         writer = await Writer.open(files, options)
+        companions = Companions(writer, files, compactor, collector)
+        try:
+            await companions.start()
+        except BaseException:
+            await companions.close()
+            await writer.close(flush_wal=False)
+            raise
         meters = None if self._recorder is None else Meters(self._recorder)
-        return Db.of(writer, files, options, settings.default_ttl_millis, meters)
+        return Db.of(writer, files, options, settings.default_ttl_millis, meters, companions)
 
     def _writer_options(self, settings: DbSettings) -> WriterOptions:
         return WriterOptions(
@@ -148,17 +160,22 @@ class DbBuilder(FilesBuilder):
             manifest_poll_interval=max(settings.manifest_poll_interval_ms, 10) / 1000,
             l0_sst_size_bytes=settings.l0_sst_size_bytes,
             l0_max_ssts=settings.l0_max_ssts,
+            l0_max_ssts_per_key=settings.l0_max_ssts_per_key,
             max_unflushed_bytes=settings.max_unflushed_bytes,
             max_wal_files=settings.max_wal_flushes_before_l0_flush,
-            sst=SstOptions(
-                self._block_size.nbytes,
-                _CODECS[settings.compression_codec],
-                settings.min_filter_keys,
-                self._policies,
-            ),
+            sst=sst_options(settings, self._block_size, self._policies),
             operator=self._operator,
             extractor=self._extractor,
         )
+
+
+def sst_options(
+    settings: DbSettings,
+    block_size: SstBlockSize = SstBlockSize.BLOCK4_KIB,
+    policies: tuple[Bloom, ...] = DEFAULT_POLICIES,
+) -> SstOptions:
+    """How a database with these settings writes its SSTs."""
+    return SstOptions(block_size.nbytes, _CODECS[settings.compression_codec], settings.min_filter_keys, policies)
 
 
 def database_path(path: str) -> str:
@@ -167,12 +184,8 @@ def database_path(path: str) -> str:
 
 
 def _say_what_is_missing(settings: DbSettings) -> None:
-    """Settings for parts that this engine does not run inside a writer: nobody shall believe that they work."""
-    wanted: Iterable[tuple[object, str]] = (
-        (settings.compactor_options, "compactor_options: no compactor runs in this process"),
-        (settings.garbage_collector_options, "garbage_collector_options: no garbage collector runs in this process"),
-        (settings.object_store_cache_options.root_folder, "object_store_cache_options: there is no cache on disk"),
-    )
-    missing = [what for asked, what in wanted if asked]
-    if missing:
-        log.info("settings without effect: %s. Run compaction and garbage collection elsewhere", "; ".join(missing))
+    """Settings of parts that this engine does not have: nobody shall believe that they work."""
+    if settings.object_store_cache_options.root_folder:
+        log.warning(
+            "settings without effect: object_store_cache_options; there is no cache on disk, only one in memory"
+        )

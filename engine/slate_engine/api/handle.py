@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from slate_engine.api.building import Unmade
 from slate_engine.errors import ClosedError
-from slate_engine.lsm.writer import Commit
+from slate_engine.lsm.committed import Commit
 
 
 class WriteHandle(Unmade):
@@ -31,4 +33,4 @@ class WriteHandle(Unmade):
         try:
             await self._commit.durable()
         except ClosedError as error:
-            raise ClosedError(error.message, error.reason) from error
+            raise copy(error) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable
 from itertools import pairwise, repeat
@@ -15,6 +14,7 @@ from slate_engine.api.scanning import Scan
 from slate_engine.errors import Error, InvalidError
 from slate_engine.format.columns import HAS_EXPIRE, Bytes, Rows
 from slate_engine.format.key_range import Bound, KeyRange
+from slate_engine.lsm.undisturbed import undisturbed
 
 CHUNK = 4096
 """So many rows become objects at a time: few enough not to hold up the event loop."""
@@ -155,8 +155,7 @@ class DbIterator(Unmade):
 
 
 def key_values(rows: Rows) -> list[KeyValue]:
-    """The rows as objects. This loop is what a scan by rows costs, so it makes them without the detour of keywords; and
-    Python's collector, which would look at thousands of new objects again and again, has to wait for its end."""
+    """The rows as objects. This loop is what a scan by rows costs, so it makes them without the detour of keywords."""
     made: list[KeyValue] = []
     new, add = KeyValue.__new__, made.append
     expires: Iterable[int | None] = repeat(None, len(rows))
@@ -166,9 +165,7 @@ def key_values(rows: Rows) -> list[KeyValue]:
     columns = zip(
         items(rows.keys), items(rows.values), rows.seq.tolist(), rows.create_ts.tolist(), expires, strict=True
     )
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with undisturbed(len(rows)):
         for key, value, seq, created, expires_at in columns:
             row = new(KeyValue)
             row.key = key
@@ -177,9 +174,6 @@ def key_values(rows: Rows) -> list[KeyValue]:
             row.create_ts = created
             row.expire_ts = expires_at
             add(row)
-    finally:
-        if collecting:
-            gc.enable()
     return made
 
 

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from slate_engine.errors import ClosedError
+import asyncio
+from copy import copy
+
+from slate_engine.errors import InvalidError
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.writer import Writer
+
+
+def check_loop(owner: asyncio.AbstractEventLoop) -> None:
+    """A database lives in one event loop: its locks, its tasks and its freedom from races do. Elsewhere it would wait for
+    ever, or worse."""
+    if asyncio.get_running_loop() is not owner:
+        raise InvalidError(
+            "this database belongs to another event loop: use it in the one that it was built in, for example by "
+            "asyncio.run_coroutine_threadsafe(db.get(key), that_loop)"
+        )
 
 
 def check_open(writer: Writer) -> None:
     """Raises what ended the writer. A new error each time: an error that is raised again and again keeps every frame that
     it passed through."""
+    check_loop(writer.loop)
     error = writer.error
     if error is not None:
-        raise ClosedError(error.message, error.reason)
+        raise copy(error)
 
 
 class Moment:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from slate_engine.api.metrics import Counter, Gauge, MetricLabel, MetricsRecorder
 from slate_engine.lsm.reader import Reader
-from slate_engine.lsm.writer import Tally, Writer
+from slate_engine.lsm.tally import Tally
+from slate_engine.lsm.writer import Writer
 from slate_engine.state.manifest import Manifest
 
 _GROWING = {
@@ -45,7 +46,7 @@ class Meters:
             if grown:
                 counter.increment(grown)
         self._before = now
-        self._memory.set(writer.unflushed_bytes)
+        self._memory.set(writer.state.unflushed_bytes)
         self._observe(writer.state.manifest)
 
     def observe_reader(self, reader: Reader) -> None:

@@ -33,14 +33,19 @@ class WriteOptions(Record):
 
 @dataclass(kw_only=True)
 class TracingOptions(Record):
-    """An id by which the log records of one read can be told from those of others."""
+    """An id by which the log records of one read can be told from those of others. Reads write no log records here, so
+    there are none to be told apart: it is checked, and without effect."""
 
     trace_id: str
 
 
 @dataclass(kw_only=True)
 class ReadOptions(Record):
-    """What a read of one key sees, and whether the blocks it fetched stay in the cache."""
+    """What a read of one key sees, and whether the blocks it fetched stay in the cache.
+
+    ``dirty`` is without effect: it asks for writes that are not committed yet, and here a write is committed when it
+    becomes visible at all. So is ``filter_context``: it is for filter policies that an application wrote itself, which
+    neither Python API can take; bloom filters, which both have, make no use of it."""
 
     durability_filter: DurabilityLevel
     dirty: bool
@@ -51,8 +56,12 @@ class ReadOptions(Record):
 
 @dataclass(kw_only=True)
 class ScanOptions(Record):
-    """What a scan sees, in which order, and how it fetches: at least ``read_ahead_bytes`` at a time, up to
-    ``max_fetch_tasks`` fetches at once."""
+    """What a scan sees, in which order, and how it fetches: at least ``read_ahead_bytes`` at a time, and up to
+    ``max_fetch_tasks`` such parts while the one before them is used.
+
+    ``cache_blocks`` is without effect: a scan reads many blocks with one request and decodes them as a whole, so there are
+    no single blocks to keep, and it never pushes out what point reads have in the cache. ``dirty`` and ``filter_context``
+    are without effect as in :class:`ReadOptions`."""
 
     durability_filter: DurabilityLevel
     dirty: bool
@@ -66,7 +75,10 @@ class ScanOptions(Record):
 
 @dataclass(kw_only=True)
 class ReaderOptions(Record):
-    """How a reader follows the database. ``checkpoint_lifetime_ms`` must exceed twice ``manifest_poll_interval_ms``."""
+    """How a reader follows the database. ``checkpoint_lifetime_ms`` must exceed twice ``manifest_poll_interval_ms``.
+
+    ``object_store_max_retries`` is without effect: how often a request is tried again belongs to the object store that is
+    handed in. A reader shows its last state, and goes on trying, while the store does not answer."""
 
     manifest_poll_interval_ms: int
     checkpoint_lifetime_ms: int

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from slate_engine.api import caching
+from slate_engine.api import caching, vitals
 from slate_engine.api.choices import CacheTarget
+from slate_engine.api.estimates import KeyEstimate
+from slate_engine.api.live import check_loop
 from slate_engine.api.meters import Meters
 from slate_engine.api.reads import Readable, View
 from slate_engine.api.records import DbStatus, SegmentPrefix, SsTableId
 from slate_engine.api.scanning import Renewal, Scannable
 from slate_engine.api.upkeep import Upkeep
+from slate_engine.api.vitals import Vitals
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.reader import Reader
 from slate_engine.lsm.reading import DatabaseFiles
@@ -21,10 +24,12 @@ class DbReader(Readable):
     _files: DatabaseFiles
     _meters: Meters | None
     _upkeep: Upkeep | None
+    _estimate: KeyEstimate
 
     @classmethod
     def of(cls, reader: Reader, files: DatabaseFiles, meters: Meters | None) -> DbReader:
         made = cls.__new__(cls)
+        made._estimate = KeyEstimate()
         made._reader, made._files, made._meters, made._upkeep = reader, files, meters, None
         if meters is not None:
             made._upkeep = Upkeep(lambda: meters.observe_reader(reader), files.runtime)
@@ -32,11 +37,13 @@ class DbReader(Readable):
 
     def _view(self, durable_only: bool) -> View:
         # All that a reader sees is durable.
+        check_loop(self._reader.loop)
         return self._reader.snapshot()
 
     def _scanned(self, durable_only: bool) -> tuple[Scannable, Renewal | None]:
         # A scan holds the lease of its state. Without one there is no second place to look: what was compacted since is
         # not what the scan began with.
+        check_loop(self._reader.loop)
         return self._reader.snapshot(), None
 
     async def _refresh(self) -> None:
@@ -58,6 +65,16 @@ class DbReader(Readable):
             close_reason=None if error is None else error.reason,
             segments=[SegmentPrefix(prefix=prefix) for prefix in self._reader.segments()],
         )
+
+    def vitals(self) -> Vitals:
+        """How the reader is, in more detail."""
+        return vitals.of_reader(self._reader)
+
+    async def estimate_keys(self) -> int:
+        """About how many keys there are."""
+        state = self._reader.state
+        in_memory = sum(len(table.sorted) for table in state.tail.tables)
+        return await self._estimate.of(state.manifest, self._reader.snapshot().open_table, in_memory)
 
     async def warm_sst(self, sst_id: SsTableId, targets: list[CacheTarget]) -> None:
         """Bring parts of an SST into the cache before somebody needs them."""

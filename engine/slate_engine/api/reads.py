@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -23,14 +23,26 @@ from slate_engine.format.arrow import COLUMNS, record_batch
 from slate_engine.format.columns import HAS_EXPIRE
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.row import Row
-from slate_engine.lsm.snapshot import GENTLE_PARTS, LARGE_PARTS
+from slate_engine.lsm.snapshot import GENTLE_PARTS, LARGE_PARTS, PARTS_AHEAD
 from slate_engine.store.protocol import NotFound
 
 LARGEST_PART = 64 << 20
 """However far a scan is told to read ahead, it fetches no more than this at once."""
 
 
-_DEFAULTS: tuple[bool, bool, tuple[int, ...]] = (False, False, GENTLE_PARTS)
+MOST_AHEAD = 16
+
+
+class _Choices(NamedTuple):
+    """What the options of a scan come to."""
+
+    durable_only: bool = False
+    descending: bool = False
+    parts: tuple[int, ...] = GENTLE_PARTS
+    ahead: int = PARTS_AHEAD
+
+
+_DEFAULTS = _Choices()
 
 
 class View(Scannable, Protocol):
@@ -69,10 +81,10 @@ class Readable(Unmade, ABC):
 
     async def scan_prefix(self, prefix: bytes, subrange: KeyRange) -> DbIterator:
         """The rows whose keys begin with ``prefix`` and go on with something in ``subrange``."""
-        return self._iterator(prefix_range(prefix, subrange), None)
+        return self._iterator(prefix_range(prefix, subrange), None, bytes(prefix))
 
     async def scan_prefix_with_options(self, prefix: bytes, subrange: KeyRange, options: ScanOptions) -> DbIterator:
-        return self._iterator(prefix_range(prefix, subrange), options)
+        return self._iterator(prefix_range(prefix, subrange), options, bytes(prefix))
 
     async def scan_arrow(self, range: KeyRange, columns: Sequence[str] | None = None) -> AsyncIterator[pa.RecordBatch]:
         """The rows of ``range`` as Arrow record batches of some megabytes each. ``columns`` are any of key, value, seq,
@@ -130,14 +142,12 @@ class Readable(Unmade, ABC):
         wanted = instance(options, ReadOptions, "options")
         return await self._row(key, _durable_only(wanted.durability_filter), bool(wanted.cache_blocks))
 
-    def _iterator(self, wanted: EngineRange, options: ScanOptions | None) -> DbIterator:
-        if options is None:
-            durable_only, descending, parts = _DEFAULTS
-        else:
-            durable_only, descending, parts = _choices(instance(options, ScanOptions, "options"))
-        view, renew = self._scanned(durable_only)
+    def _iterator(self, wanted: EngineRange, options: ScanOptions | None, prefix: bytes | None = None) -> DbIterator:
+        chosen = _DEFAULTS if options is None else _choices(instance(options, ScanOptions, "options"))
+        view, renew = self._scanned(chosen.durable_only)
         self._note_scan(wanted)
-        return DbIterator.of(Scan(view, parts, descending, renew=renew), wanted)
+        scan = Scan(view, chosen.parts, chosen.descending, renew=renew, ahead=chosen.ahead, prefix=prefix or None)
+        return DbIterator.of(scan, wanted)
 
 
 def key_value(row: Row) -> KeyValue:
@@ -156,14 +166,14 @@ def _durable_only(level: DurabilityLevel) -> bool:
     return level is DurabilityLevel.REMOTE
 
 
-def _choices(options: ScanOptions) -> tuple[bool, bool, tuple[int, ...]]:
-    """Durability, order and sizes that the options ask for. A scan reads large parts of tables at once, some ahead; its
-    blocks do not pass through the cache."""
+def _choices(options: ScanOptions) -> _Choices:
     order = options.order or IterationOrder.ASCENDING
     if not isinstance(order, IterationOrder):
         raise ValueError(f"order must be an IterationOrder such as IterationOrder.DESCENDING, not {order!r}")
-    if arguments.unsigned(options.max_fetch_tasks, "max_fetch_tasks") == 0:
+    tasks = arguments.unsigned(options.max_fetch_tasks, "max_fetch_tasks")
+    if tasks == 0:
         raise InvalidError("max_fetch_tasks must be greater than zero")
     ahead = min(arguments.unsigned(options.read_ahead_bytes, "read_ahead_bytes"), LARGEST_PART)
     parts = tuple(max(size, ahead) for size in GENTLE_PARTS)
-    return _durable_only(options.durability_filter), order is IterationOrder.DESCENDING, parts
+    descending = order is IterationOrder.DESCENDING
+    return _Choices(_durable_only(options.durability_filter), descending, parts, min(tasks, MOST_AHEAD))

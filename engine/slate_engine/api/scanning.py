@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 from slate_engine.errors import DataError
 from slate_engine.format.columns import Rows
 from slate_engine.format.key_range import Bound, KeyRange
+from slate_engine.lsm.snapshot import PARTS_AHEAD
 from slate_engine.store.protocol import NotFound
 
 
@@ -16,7 +17,14 @@ class Scannable(Protocol):
     """A state of the database, as far as a scan needs it."""
 
     def scan(
-        self, wanted: KeyRange, *, values: bool = True, descending: bool = False, parts: Sequence[int]
+        self,
+        wanted: KeyRange,
+        *,
+        values: bool = True,
+        descending: bool = False,
+        parts: Sequence[int],
+        ahead: int = PARTS_AHEAD,
+        prefix: bytes | None = None,
     ) -> AsyncIterator[Rows]: ...
 
 
@@ -34,6 +42,10 @@ class Scan:
     descending: bool = False
     values: bool = True
     renew: Renewal | None = None
+    ahead: int = PARTS_AHEAD
+    """So many parts are fetched while one is used."""
+    prefix: bytes | None = None
+    """What all keys begin with, for those filters that can tell."""
 
     async def rows(self, wanted: KeyRange) -> AsyncIterator[Rows]:
         """The rows of ``wanted``, some at a time."""
@@ -41,7 +53,15 @@ class Scan:
         missing: set[str] = set()
         while True:
             try:
-                async for rows in view.scan(wanted, values=self.values, descending=self.descending, parts=self.parts):
+                batches = view.scan(
+                    wanted,
+                    values=self.values,
+                    descending=self.descending,
+                    parts=self.parts,
+                    ahead=self.ahead,
+                    prefix=self.prefix,
+                )
+                async for rows in batches:
                     yield rows
                     wanted = self.beyond(wanted, rows.keys[len(rows) - 1])
                 return

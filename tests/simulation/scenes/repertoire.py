@@ -6,7 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.simulation.play import Play
+from tests.simulation.scenes.clones import clones
+from tests.simulation.scenes.compactions import compactions
+from tests.simulation.scenes.destroys import deletions, destroys
 from tests.simulation.scenes.duels import duels, holes, parallel_duels, revenants, stragglers, walless_duels
+from tests.simulation.scenes.gc import collectors
 from tests.simulation.scenes.snapshots import snapshots
 from tests.simulation.scenes.storms import long_logs, outages, pressure, storms
 from tests.simulation.scenes.transactions import transactions
@@ -29,5 +33,10 @@ SCENES: dict[str, tuple[Scene, int]] = {
         (holes, 60),
         (transactions, 40),
         (snapshots, 15),
+        (collectors, 12),
+        (compactions, 6),
+        (clones, 20),
+        (destroys, 20),
+        (deletions, 20),
     ]
 }

@@ -31,23 +31,24 @@ async def snapshots(world: World) -> Play:
     async def work() -> None:
         session = await play.open(process, options)
         writing = process.start(clients(session, 3, 6, Habits(pace=0.3, flushes=0.4)))
-        await asyncio.gather(*(_hold(session) for _ in range(chance.randint(1, 3))))
+        await asyncio.gather(*(hold(session) for _ in range(chance.randint(1, 3))))
         await writing
 
     await play.in_process(process, work())
     return await play.finish(options)
 
 
-async def _hold(session: Session) -> None:
+async def hold(session: Session, pace: float = 0.6) -> None:
+    """Pin a state and read it again and again, with pauses of up to ``pace``; a few times."""
     chance = session.process.runtime.random
     for _ in range(chance.randint(1, 3)):
-        await asyncio.sleep(chance.uniform(0, 0.6))
+        await asyncio.sleep(chance.uniform(0, pace))
         holder = Holder()
         snapshot = session.writer.pin(holder)
         first = await read_all(snapshot)
         session.ledger.judge("a snapshot", first)
         for _ in range(3):
-            await asyncio.sleep(chance.uniform(0, 0.6))
+            await asyncio.sleep(chance.uniform(0, pace))
             _check_same(first, await read_all(snapshot), "the snapshot itself")
             later = session.writer.snapshot().at(snapshot.max_seq)
             _check_same(first, await read_all(later), "the present state, read at its sequence number")

@@ -84,7 +84,7 @@ async def pressure(world: World) -> Play:
     async def watched(session: Session) -> None:
         nonlocal most
         while True:
-            most = max(most, session.writer.unflushed_bytes)
+            most = max(most, session.writer.state.unflushed_bytes)
             await process.runtime.sleep(0.1)
 
     async def work() -> None:

@@ -10,9 +10,10 @@ import slatedb.uniffi as wheel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_engine.api.caches import DbCache, Lru
+from slate_engine.api.caches import DbCache
 from slate_engine.api.options import FoyerCacheOptions, MokaCacheOptions
 from slate_engine.errors import InvalidError
+from slate_engine.lsm.cache import Lru
 
 
 @given(st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 6), st.integers(0, 12)), max_size=60))

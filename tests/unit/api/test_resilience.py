@@ -144,14 +144,26 @@ async def test_a_full_level_0_does_not_hold_up_the_end(ours: Any) -> None:
 def test_a_database_belongs_to_its_event_loop(ours: Any) -> None:
     loop = asyncio.new_event_loop()
     try:
-        db = loop.run_until_complete(slate_engine.DbBuilder("db", ours.memory()).build())
+        store = ours.memory()
+        db = loop.run_until_complete(slate_engine.DbBuilder("db", store).build())
+        reader = loop.run_until_complete(slate_engine.DbReaderBuilder("db", store).build())
+        snapshot = loop.run_until_complete(db.snapshot())
 
         async def elsewhere() -> None:
-            for action in (lambda: db.get(b"k"), lambda: db.put(b"k", b"v"), lambda: db.scan(ours.everything)):
+            for action in (
+                lambda: db.get(b"k"),
+                lambda: db.put(b"k", b"v"),
+                lambda: db.scan(ours.everything),
+                lambda: db.flush(),
+                lambda: snapshot.get(b"k"),
+                lambda: reader.get(b"k"),
+                lambda: reader.scan(ours.everything),
+            ):
                 with pytest.raises(slate_engine.Error.Invalid, match="another event loop"):
                     await action()
 
         asyncio.run(elsewhere())
+        loop.run_until_complete(reader.shutdown())
         loop.run_until_complete(db.shutdown())
     finally:
         loop.close()
@@ -160,13 +172,14 @@ def test_a_database_belongs_to_its_event_loop(ours: Any) -> None:
 async def test_settings_for_parts_that_do_not_run_are_named_in_the_log(
     ours: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, logger="slate_engine"):
-        async with ours.db(settings=ours.lib.Settings.default()):
+    with caplog.at_level(logging.WARNING, logger="slate_engine"):
+        settings = ours.settings()
+        settings.set("object_store_cache_options.root_folder", '"somewhere"')
+        async with ours.db(settings=settings):
             pass
         said = [record for record in caplog.records if "settings without effect" in record.message]
         assert len(said) == 1
-        assert "compactor_options" in said[0].message
-        assert "garbage_collector_options" in said[0].message
+        assert "object_store_cache_options" in said[0].message
         caplog.clear()
         async with ours.db():
             pass

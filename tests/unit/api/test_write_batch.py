@@ -9,11 +9,14 @@ import pytest
 import slatedb.uniffi as wheel
 
 from slate_engine.api import arguments, batch
-from slate_engine.api.batch import WriteBatch, expire_ts
+from slate_engine.api.batch import WriteBatch
+from slate_engine.api.changes import Changes
 from slate_engine.api.choices import Ttl
 from slate_engine.api.enums import RowEntryKind
 from slate_engine.api.options import MergeOptions, PutOptions
 from slate_engine.errors import InvalidError
+from slate_engine.format.columns import HAS_EXPIRE
+from slate_engine.lsm.commit import commit_rows
 
 
 def test_operations_are_kept_in_order() -> None:
@@ -150,5 +153,14 @@ def test_lengths_beyond_a_u32_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         (None, 2**64 - 1, None),
     ],
 )
-def test_when_a_row_expires(ttl: Ttl | None, default: int | None, expires: int | None) -> None:
-    assert expire_ts(ttl, 100, default) == expires
+@pytest.mark.parametrize("batched", [True, False])
+def test_when_a_row_expires(ttl: Ttl | None, default: int | None, expires: int | None, batched: bool) -> None:
+    changes, options = Changes(default), None if ttl is None else PutOptions(ttl=ttl)
+    if batched:
+        writes = WriteBatch()
+        writes.put(b"k", b"v") if options is None else writes.put_with_options(b"k", b"v", options)
+        (change,) = changes.all_of(writes.take())
+    else:
+        change = changes.put(b"k", b"v", options)
+    (row,) = commit_rows([change], 1, 100, None)
+    assert (row.expire_ts if row.flags & HAS_EXPIRE else None) == expires

@@ -1,0 +1,58 @@
+"""How a live database is, in the numbers that whoever runs it wants to see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slate_engine.lsm.reader import Reader
+from slate_engine.lsm.writer import Writer
+from slate_engine.state.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """``trouble`` says why nothing becomes durable at the moment, if that is so."""
+
+    manifest_id: int
+    writer_epoch: int
+    last_seq: int
+    durable_seq: int
+    unflushed_bytes: int
+    l0_ssts: int
+    sorted_runs: int
+    size_bytes: int
+    trouble: str | None
+
+
+def of_writer(writer: Writer) -> Vitals:
+    state = writer.state
+    return Vitals(
+        manifest_id=state.manifest_id,
+        writer_epoch=writer.epoch,
+        last_seq=writer.last_seq,
+        durable_seq=writer.durable_seq,
+        unflushed_bytes=state.unflushed_bytes,
+        trouble=None if writer.trouble is None else writer.trouble.message,
+        **_shape(state.manifest),
+    )
+
+
+def of_reader(reader: Reader) -> Vitals:
+    state = reader.state
+    return Vitals(
+        manifest_id=state.manifest_id,
+        writer_epoch=state.manifest.writer_epoch,
+        last_seq=reader.last_seq,
+        durable_seq=reader.last_seq,
+        unflushed_bytes=sum(table.sorted.nbytes for table in state.tail.tables),
+        trouble=None,
+        **_shape(state.manifest),
+    )
+
+
+def _shape(manifest: Manifest) -> dict[str, int]:
+    return {
+        "l0_ssts": sum(len(tree.l0) for tree in manifest.trees),
+        "sorted_runs": sum(len(tree.runs) for tree in manifest.trees),
+        "size_bytes": manifest.estimated_size,
+    }
