@@ -1,210 +1,256 @@
-"""Commands on the data: import, get, scan."""
+"""Verbs on single rows: get, scan, put, delete."""
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slate_engine.cli.session import NOT_FOUND, Session, run
-from slate_engine.cli.text import parse_bytes, show_bytes, show_time
+from slate_engine.admin.lifetimes import parse_lifetime
+from slate_engine.cli.failures import NOT_FOUND, Misused
+from slate_engine.cli.help import READING, WRITING
+from slate_engine.cli.ranges import At, End, Prefix, Start, find_checkpoint, key_range
+from slate_engine.cli.session import Session
+from slate_engine.cli.text import parse_bytes, plural, show_bytes, show_time
 from slate_engine.errors import InvalidError
 
 if TYPE_CHECKING:
     from slate_engine.lsm.commit import Change
+    from slate_engine.lsm.reading import DatabaseFiles
     from slate_engine.lsm.row import Row
+    from slate_engine.lsm.snapshot import Snapshot
 
-BATCH = 1000
+PAGE = 500
+"""So many rows make one table at a terminal: a scan of millions shows the first ones at once."""
+
+Takeover = Annotated[
+    bool, typer.Option("--takeover", help="Write into a database that exists, fencing off a writer that may run.")
+]
 
 
 def register(app: typer.Typer) -> None:
-    app.command("import")(import_)
-    app.command()(get)
-    app.command()(scan)
+    app.command(rich_help_panel=READING)(get)
+    app.command(rich_help_panel=READING)(scan)
+    app.command(rich_help_panel=WRITING)(put)
+    app.command(rich_help_panel=WRITING)(delete)
 
 
-def import_(
+def get(
     context: typer.Context,
-    file: Annotated[
-        str, typer.Argument(help="JSON lines, or CSV with the columns key and value; - for standard input.")
-    ],
-    format: Annotated[str, typer.Option(help="jsonl or csv; by default what the file's name says, else jsonl.")] = "",
-    takeover: Annotated[
-        bool, typer.Option("--takeover", help="Write into a database that exists, fencing off a writer that may run.")
-    ] = False,
+    key: Annotated[str, typer.Argument(help="The key, as text or 0x…")],
+    checkpoint: At = "",
+    raw: Annotated[bool, typer.Option("--raw", help="Write the value's very bytes, and nothing else.")] = False,
 ) -> None:
-    """Write rows into a database, creating it if there is none.
+    """Print the value of a key. Exit code 3 if there is none.
 
-    Each line of JSON is an object with "key" and "value"; "value": null deletes the key. The command is the database's
-    writer while it runs. Rows are committed in batches of 1,000, and durable in the store when the command ends.
-
-    Example:  slate --store file:///tmp/shop --path orders import orders.jsonl
+    \b
+    Examples:
+      slate --store file:///tmp/shop --path orders get order:0042
+      slate --store file:///tmp/shop --path orders get order:0042 --checkpoint before-migration
+      slate --store file:///tmp/shop --path orders get 0x00ff --raw > value.bin
     """
     session: Session = context.obj
-    run(_import(session, file, format, takeover))
+    session.run(_get(session, key, checkpoint, raw))
 
 
-async def _import(session: Session, file: str, format: str, takeover: bool) -> None:
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+async def _get(session: Session, key: str, checkpoint: str, raw: bool) -> int:
+    snapshot = await snapshot_at(session.files(), checkpoint)
+    row = await snapshot.get(parse_bytes(key))
+    if row is None:
+        session.note(f"slate: there is no key {key!r}")
+        return NOT_FOUND
+    if raw:
+        sys.stdout.buffer.write(row.value)
+    else:
+        session.print(row_facts(row), lambda facts: facts["value"])
+    return 0
 
+
+async def snapshot_at(files: DatabaseFiles, checkpoint: str) -> Snapshot:
+    """The newest state, or that of a checkpoint."""
+    if not checkpoint:
+        return await files.latest()
+    return await files.checkpoint(find_checkpoint((await files.manifests.read_latest()).value, checkpoint).id)
+
+
+def scan(
+    context: typer.Context,
+    start: Start = "",
+    end: End = "",
+    prefix: Prefix = "",
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="At most so many rows; 0 for all.")] = 0,
+    reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
+    checkpoint: At = "",
+) -> None:
+    """Print rows in key order. With --output json, one JSON object a line.
+
+    \b
+    Examples:
+      slate --store file:///tmp/shop --path orders scan --prefix order: --limit 10
+      slate --store file:///tmp/shop --path orders scan --start order:0042 --end order:0100 --reverse
+      slate --store file:///tmp/shop --path orders --output json scan | jq -r .key
+    """
+    session: Session = context.obj
+    rows = _rows(session, (start, end, prefix), limit, reverse, checkpoint)
+    session.run(_print_json(rows) if session.json else _print_table(session, rows))
+
+
+async def _rows(
+    session: Session, keys: tuple[str, str, str], limit: int, reverse: bool, checkpoint: str
+) -> AsyncIterator[Row]:
+    from slate_engine.lsm.row import Row
+
+    wanted = key_range(*keys)
+    snapshot = await snapshot_at(session.files(), checkpoint)
+    shown = 0
+    async with aclosing(snapshot.scan(wanted, descending=reverse)) as batches:
+        async for batch in batches:
+            for values in batch.tuples():
+                yield Row(*values)
+                shown += 1
+                if shown == limit:
+                    return
+
+
+async def _print_json(rows: AsyncIterator[Row]) -> None:
+    async for row in rows:
+        sys.stdout.write(json.dumps(row_facts(row), ensure_ascii=False) + "\n")
+
+
+async def _print_table(session: Session, rows: AsyncIterator[Row]) -> None:
+    from slate_engine.cli.tables import table
+
+    console = session.console
+    # At a terminal a value is cut to its line. Elsewhere it is data, and stays whole.
+    cut = max(console.width - 60, 20) if console.is_terminal else None
+    page: list[tuple[object, ...]] = []
+    shown = 0
+
+    def print_page() -> None:
+        session.show(table(("key", "value", ">seq", "written (UTC)"), page))
+        page.clear()
+
+    async for row in rows:
+        written = show_time(row.create_ts / 1000) if row.create_ts else ""
+        page.append((show_bytes(row.key, cut), show_bytes(row.value, cut), row.seq, written))
+        shown += 1
+        if len(page) == PAGE:
+            print_page()
+    if page:
+        print_page()
+    if not shown:
+        session.note("no rows")
+
+
+def put(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="The key, as text or 0x…")],
+    value: Annotated[str | None, typer.Argument(help="The value, as text or 0x…")] = None,
+    file: Annotated[
+        str, typer.Option(metavar="FILE", help="The value is this file's bytes; - for standard input.")
+    ] = "",
+    ttl: Annotated[str, typer.Option(metavar="SPAN", help='The row expires after this, such as "7days".')] = "",
+    takeover: Takeover = False,
+) -> None:
+    """Write one row.
+
+    The database is created if there is none. The row is durable in the store when the command ends.
+    The command is the database's writer while it runs: a writer that runs already would be fenced off and stop, which
+    has to be asked for by --takeover.
+
+    \b
+    Examples:
+      slate --store file:///tmp/shop --path orders put order:0042 delivered
+      slate --store file:///tmp/shop --path orders put --takeover picture:7 --file photo.jpg --ttl "30days"
+    """
+    session: Session = context.obj
+    if (value is None) == (not file):
+        raise typer.BadParameter("give the value, or --file; one of them", param_hint="VALUE")
+    session.run(_put(session, key, value, file, ttl, takeover))
+
+
+async def _put(session: Session, key: str, value: str | None, file: str, ttl: str, takeover: bool) -> None:
+    from slate_engine.lsm.commit import Change
+
+    data = _file_bytes(file) if value is None else parse_bytes(value)
+    expires = parse_lifetime(ttl) if ttl else None
+    await _write(session, [Change(_key(key), data, ttl_ms=expires)], takeover, "written")
+
+
+def delete(
+    context: typer.Context,
+    keys: Annotated[list[str], typer.Argument(help="The keys, as text or 0x…", metavar="KEY…")],
+    takeover: Takeover = False,
+) -> None:
+    """Delete rows. A key that is not there counts as deleted.
+
+    \b
+    Example:
+      slate --store file:///tmp/shop --path orders delete --takeover order:0042 order:0043
+    """
+    session: Session = context.obj
+    session.run(_delete(session, keys, takeover))
+
+
+async def _delete(session: Session, keys: list[str], takeover: bool) -> None:
+    from slate_engine.format.columns import TOMBSTONE
+    from slate_engine.lsm.commit import Change
+
+    await session.files().manifests.read_latest()  # deleting from nothing is a mistake in the path
+    await _write(session, [Change(_key(key), b"", TOMBSTONE) for key in keys], takeover, "deleted")
+
+
+def _key(text: str) -> bytes:
+    key = parse_bytes(text)
+    if not key:
+        raise Misused("a key must not be empty")
+    return key
+
+
+async def _write(session: Session, changes: list[Change], takeover: bool, done: str) -> None:
     from slate_engine.lsm.writer import Writer
     from slate_engine.lsm.writer_options import WriterOptions
 
     files = session.files()
+    await check_may_write(session, files, takeover)
+    writer = await Writer.open(files, WriterOptions())
+    try:
+        commit = await writer.write(changes)
+        await commit.durable()
+    finally:
+        await writer.close()
+    session.print(
+        {"rows": len(changes), "seq": commit.seq, "epoch": writer.epoch},
+        lambda facts: f"{plural(facts['rows'], 'row')} {done} (sequence {facts['seq']}, writer epoch {facts['epoch']})",
+    )
+
+
+async def check_may_write(session: Session, files: DatabaseFiles, takeover: bool) -> None:
+    """A database that somebody has written may have a writer now, which would be fenced off."""
     found = await files.manifests.latest()
     if found is not None and found.value.writer_epoch > 0 and not takeover:
         raise InvalidError(
             f"there is a database at {session.path!r} already, and somebody may be writing it; --takeover makes this "
             "command its writer, and stops the other one"
         )
-    with _open(file) as source:
-        changes = _changes(source, format or ("csv" if file.endswith(".csv") else "jsonl"), file)
-        first = list(islice(changes, BATCH))
-        writer = await Writer.open(files, WriterOptions())
-        rows = 0
-        columns = (TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=session.progress, transient=True) as progress:
-            bar = progress.add_task("importing", total=None)
-            try:
-                while first:
-                    await writer.write(first)
-                    rows += len(first)
-                    progress.update(bar, description=f"importing: {rows:,} rows")
-                    first = list(islice(changes, BATCH))
-            finally:
-                await writer.close(flush_memtable=True)
-    session.print(
-        {"rows": rows, "manifest": writer.state.manifest_id, "epoch": writer.epoch},
-        lambda facts: (
-            f"{facts['rows']:,} rows are durable (manifest {facts['manifest']}, writer epoch {facts['epoch']})"
-        ),
-    )
 
 
-def _open(file: str) -> TextIO:
+def _file_bytes(file: str) -> bytes:
     if file == "-":
-        return sys.stdin
+        return sys.stdin.buffer.read()
     try:
-        return Path(file).open(encoding="utf-8", newline="")
+        return Path(file).read_bytes()
     except OSError as error:
         raise InvalidError(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _changes(source: TextIO, format: str, name: str) -> Iterator[Change]:
-    from slate_engine.format.columns import TOMBSTONE
-    from slate_engine.lsm.commit import Change
-
-    if format not in ("jsonl", "csv"):
-        raise InvalidError(f"{format!r} is not a format that can be imported; choose jsonl or csv")
-    records: Iterator[Any] = _json_lines(source) if format == "jsonl" else csv.DictReader(source)
-    for number, record in enumerate(records, 1):
-        try:
-            key, value = record["key"], record["value"]
-        except (KeyError, TypeError):
-            raise InvalidError(
-                f'record {number} of {name} has no "key" or no "value"; nothing after it was read'
-            ) from None
-        if not isinstance(key, str) or not key or not isinstance(value, str | None):
-            raise InvalidError(f"record {number} of {name}: the key must be a text, and the value a text or null")
-        if value is None:
-            yield Change(parse_bytes(key), b"", TOMBSTONE)
-        else:
-            yield Change(parse_bytes(key), parse_bytes(value))
-
-
-def _json_lines(source: TextIO) -> Iterator[Any]:
-    for number, line in enumerate(source, 1):
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InvalidError(f"line {number} is not JSON: {error}; nothing after it was read") from None
-
-
-def get(
-    context: typer.Context,
-    key: Annotated[str, typer.Argument(help="The key, as text or 0x…")],
-    checkpoint: Annotated[
-        str, typer.Option(help="Read this checkpoint (id or name) instead of the newest state.")
-    ] = "",
-) -> None:
-    """Print the value of a key. Exit code 3 if there is none.
-
-    Example:  slate --store file:///tmp/shop --path orders get order:0042
-    """
-    run(_get(context.obj, key, checkpoint))
-
-
-async def _get(session: Session, key: str, checkpoint: str) -> int:
-    files = session.files()
-    snapshot = await (files.checkpoint(checkpoint) if checkpoint else files.latest())
-    row = await snapshot.get(parse_bytes(key))
-    if row is None:
-        typer.secho(f"slate: there is no key {key!r}", err=True, fg="yellow")
-        return NOT_FOUND
-    session.print(_facts(row), lambda facts: facts["value"])
-    return 0
-
-
-def scan(
-    context: typer.Context,
-    start: Annotated[str, typer.Option(help="The first key.")] = "",
-    end: Annotated[str, typer.Option(help="The key to stop before.")] = "",
-    prefix: Annotated[str, typer.Option(help="Only keys that begin so.")] = "",
-    limit: Annotated[int, typer.Option(min=0, help="At most so many rows; 0 for all.")] = 0,
-    reverse: Annotated[bool, typer.Option("--reverse", help="From the last key to the first.")] = False,
-    checkpoint: Annotated[
-        str, typer.Option(help="Read this checkpoint (id or name) instead of the newest state.")
-    ] = "",
-) -> None:
-    """Print rows in key order. With --output json, one JSON object a line.
-
-    Example:  slate --store file:///tmp/shop --path orders scan --prefix order: --limit 10
-    """
-    run(_scan(context.obj, start, end, prefix, limit, reverse, checkpoint))
-
-
-async def _scan(
-    session: Session, start: str, end: str, prefix: str, limit: int, reverse: bool, checkpoint: str
-) -> None:
-    from rich.table import Table
-
-    from slate_engine.format.key_range import ALL, KeyRange
-    from slate_engine.lsm.row import Row
-
-    files = session.files()
-    snapshot = await (files.checkpoint(checkpoint) if checkpoint else files.latest())
-    wanted = KeyRange.half_open(parse_bytes(start) if start else None, parse_bytes(end) if end else None)
-    inside = wanted.intersect(KeyRange.of_prefix(parse_bytes(prefix)) if prefix else ALL)
-    if inside is None:
-        raise InvalidError("no key lies between that --start, --end and --prefix")
-    console = session.console
-    table = Table("key", "value", "seq", "written (UTC)", box=None, pad_edge=False, header_style="bold")
-    shown = 0
-    async for batch in snapshot.scan(inside, descending=reverse):
-        for values in batch.tuples():
-            row = Row(*values)
-            if session.json:
-                sys.stdout.write(json.dumps(_facts(row), ensure_ascii=False) + "\n")
-            else:
-                written = show_time(row.create_ts / 1000) if row.create_ts else ""
-                table.add_row(show_bytes(row.key, 60), show_bytes(row.value, 80), str(row.seq), written)
-            shown += 1
-            if shown == limit:
-                break
-        if shown == limit and limit:
-            break
-    if not session.json:
-        console.print(table if shown else "no rows")
-
-
-def _facts(row: Row) -> dict[str, Any]:
+def row_facts(row: Row) -> dict[str, Any]:
+    """A row as ``--output json`` gives it. Times are milliseconds of the unix epoch, as they are stored."""
     from slate_engine.format.columns import HAS_CREATE, HAS_EXPIRE
 
     return {

@@ -1,4 +1,4 @@
-"""Keys, values, sizes and times as people write and read them.
+"""Keys, values, sizes, times and money as people write and read them.
 
 A key or value is shown as text where it is printable UTF-8, and else as ``0x`` with hexadecimal digits. Both forms are
 taken wherever a key or value is asked for, so what one command prints another one understands.
@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from slate_engine.errors import InvalidError
+from slate_engine.cli.failures import Misused
 
 
 def parse_bytes(text: str) -> bytes:
     """The bytes that ``text`` stands for."""
     if not text.startswith("0x"):
-        return text.encode()
+        # An argument of the command that is not UTF-8 reaches us with surrogates, which give its bytes back.
+        return text.encode(errors="surrogateescape")
     try:
         return bytes.fromhex(text[2:])
     except ValueError:
-        raise InvalidError(f"{text!r} begins with 0x, so an even number of hexadecimal digits has to follow") from None
+        raise Misused(
+            f"{text!r} begins with 0x, so an even number of hexadecimal digits has to follow; a text that begins so is "
+            f"written 0x{text.encode(errors='surrogateescape').hex()}"
+        ) from None
 
 
 def show_bytes(data: bytes, width: int | None = None) -> str:
@@ -43,6 +47,30 @@ def show_size(n: float) -> str:
     return f"{n:.1f} TiB"
 
 
+def show_dollars(dollars: float) -> str:
+    """An amount for people: cents where there are any, and no row of zeros."""
+    if dollars >= 0.01:
+        return f"${dollars:,.2f}"
+    return "less than $0.01" if dollars > 0 else "$0.00"
+
+
 def show_time(seconds: float) -> str:
-    """A unix time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """A unix time in UTC, for people."""
+    return _utc(seconds, "%Y-%m-%d %H:%M:%S")
+
+
+def show_instant(seconds: float | None) -> str | None:
+    """A unix time in UTC for programs: RFC 3339."""
+    return None if seconds is None else _utc(seconds, "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _utc(seconds: float, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime(form)
+    except (OverflowError, ValueError, OSError):
+        return f"second {seconds:.0f}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 row``, ``2,000 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
