@@ -1,0 +1,190 @@
+"""Work that may take long, which can be asked about, and which survives the process.
+
+An operation is an object beside the database, written before the work begins and when it ends. All the work is of the kind
+that may be repeated, so a process that comes up does again what was not finished; two that do the same do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from slate_engine.errors import Error, InvalidError
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.server.http.problems import Problem
+from slate_engine.store.protocol import CREATE, Conflict, NotFound, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+PREFIX = "gc/operation-"
+LONGEST_PAUSE = 30.0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """``state`` is running, succeeded or failed."""
+
+    id: UUID
+    work: Mapping[str, Any]
+    state: str
+    created_ms: int
+    updated_ms: int
+    progress: Mapping[str, int] | None = None
+    result: Mapping[str, Any] | None = None
+    problem: Mapping[str, Any] | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.state != "running"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": str(self.id),
+            "work": dict(self.work),
+            "state": self.state,
+            "created_ms": self.created_ms,
+            "updated_ms": self.updated_ms,
+            "progress": self.progress,
+            "result": self.result,
+            "problem": self.problem,
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Operation:
+        return cls(**{**document, "id": UUID(document["id"])})
+
+
+Progress = Callable[[int, int], None]
+Carry = Callable[[Mapping[str, Any], UUID, Progress], Awaitable[Mapping[str, Any]]]
+"""Does the work, whose id may name what it makes; tells how far it is; and returns what came of it."""
+
+
+@dataclass
+class Operations:
+    """Those of one database."""
+
+    files: DatabaseFiles
+    carry: Carry
+    _known: dict[UUID, Operation] = field(default_factory=dict)
+    _tasks: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def resume(self) -> None:
+        """Go on with what an earlier process has not finished."""
+        async for operation in self._stored():
+            self._known[operation.id] = operation
+            if not operation.finished:
+                log.info("operation %s (%s) is gone on with", operation.id, operation.work["kind"])
+                self._begin(operation)
+
+    async def submit(self, id: UUID, work: Mapping[str, Any]) -> Operation:
+        """Begin the work, unless it was begun under this id before."""
+        known = await self.get(id)
+        if known is None:
+            now = self.files.runtime.now_ms()
+            known = Operation(id, work, "running", now, now)
+            try:
+                await self.files.store.put(self._key(id), _encoded(known), CREATE)
+            except Conflict:
+                known = await self._read(id)
+            else:
+                self._known[id] = known
+        if dict(known.work) != dict(work):
+            raise Problem(
+                409,
+                "operation-differs",
+                "This id is taken",
+                f"operation {id} is another one; give a new id",
+                work=known.work,
+            )
+        if not known.finished and id not in self._tasks:
+            self._begin(known)
+        return known
+
+    async def get(self, id: UUID) -> Operation | None:
+        if id in self._known:
+            return self._known[id]
+        try:
+            return await self._read(id)
+        except NotFound:
+            return None
+
+    async def all(self) -> list[Operation]:
+        found = {operation.id: operation async for operation in self._stored()}
+        return sorted({**found, **self._known}.values(), key=lambda operation: operation.created_ms)
+
+    async def close(self) -> None:
+        """What is not finished is left to the next process."""
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _begin(self, operation: Operation) -> None:
+        self._known[operation.id] = operation
+        task = self._tasks[operation.id] = asyncio.ensure_future(self._carry_out(operation))
+        task.add_done_callback(lambda _: self._tasks.pop(operation.id, None))
+
+    async def _carry_out(self, operation: Operation) -> None:
+        pause = 1.0
+        while True:
+            try:
+                result = await self.carry(operation.work, operation.id, lambda *far: self._progress(operation.id, *far))
+                return await self._finish(operation, state="succeeded", result=result)
+            except StoreUnavailable as trouble:
+                log.warning("operation %s waits for the store: %s", operation.id, trouble)
+                await self.files.runtime.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            except (Error, Problem) as error:
+                problem = error if isinstance(error, Problem) else Problem.of(error)
+                return await self._finish(operation, state="failed", problem=problem.document)
+            except Exception:
+                log.exception("operation %s broke down", operation.id)
+                broken = Problem(500, "internal", "The service failed", f"see the log for operation {operation.id}")
+                return await self._finish(operation, state="failed", problem=broken.document)
+
+    def _progress(self, id: UUID, done: int, total: int) -> None:
+        self._known[id] = replace(self._known[id], progress={"done": done, "total": total})
+
+    async def _finish(self, operation: Operation, **outcome: Any) -> None:
+        now = self.files.runtime.now_ms()
+        finished = self._known[operation.id] = replace(self._known[operation.id], updated_ms=now, **outcome)
+        log.info("operation %s (%s) has %s", operation.id, operation.work["kind"], finished.state)
+        if (
+            operation.work["kind"] == "destroy"
+            and operation.work.get("mode") == "hard"
+            and finished.state == "succeeded"
+        ):
+            return  # the record went with the database, and must not be all that is left of it
+        await self.files.store.put(self._key(operation.id), _encoded(finished))
+
+    async def _stored(self) -> AsyncIterator[Operation]:
+        prefix = self.files.paths.under(PREFIX)
+        async for page in self.files.store.list(prefix):
+            for meta in page:
+                try:
+                    yield _decoded(bytes((await self.files.store.get(meta.key)).data))
+                except NotFound:
+                    continue
+                except InvalidError as error:
+                    log.warning("%s is no operation and is passed over: %s", meta.key, error)
+
+    async def _read(self, id: UUID) -> Operation:
+        return _decoded(bytes((await self.files.store.get(self._key(id))).data))
+
+    def _key(self, id: UUID) -> str:
+        return self.files.paths.under(f"{PREFIX}{id}.json")
+
+
+def _encoded(operation: Operation) -> bytes:
+    return json.dumps(operation.document()).encode()
+
+
+def _decoded(data: bytes) -> Operation:
+    try:
+        return Operation.of(json.loads(data))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidError(f"not the record of an operation: {error}") from None

@@ -1,0 +1,87 @@
+"""What operations do, in terms of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.copying import copy_database
+from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
+from slate_engine.admin.restoring import RestoreOptions, restore
+from slate_engine.gc.collector import collect_once
+from slate_engine.gc.options import GcOptions, dry
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.server.admin.operations import Progress
+from slate_engine.server.admin.requests import (
+    CloneOperation,
+    CollectOperation,
+    CopyOperation,
+    DestroyOperation,
+    RestoreOperation,
+    UndeleteOperation,
+    Work,
+)
+
+_WORK: TypeAdapter[Any] = TypeAdapter(Work)
+
+
+class Workbench:
+    """Carries out the work of one database's operations."""
+
+    def __init__(self, files: DatabaseFiles, collection: GcOptions) -> None:
+        self._files = files
+        self._collection = collection
+
+    async def carry(self, work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        match _WORK.validate_python(dict(work)):
+            case CloneOperation() as wanted:
+                return await self._clone(wanted)
+            case CopyOperation() as wanted:
+                made = await copy_database(self._files, self._at(wanted.target), wanted.checkpoint, progress)
+                return {"path": wanted.target, "manifest_id": made.id}
+            case DestroyOperation(mode="soft"):
+                return {"destroyed_at_s": await destroy_softly(self._files)}
+            case DestroyOperation():
+                return {"objects": len(await destroy_hard(self._files))}
+            case UndeleteOperation():
+                await undelete(self._files)
+                return {}
+            case RestoreOperation() as wanted:
+                # The operation's id is the kept checkpoint's, so a repetition does not keep it twice.
+                options = RestoreOptions(keep_id=id, lifetime_ms=milliseconds(wanted.keep_seconds))
+                restored = await restore(self._files, wanted.checkpoint, options)
+                return {"manifest_id": restored.manifest_id, "kept": str(restored.kept)}
+            case CollectOperation() as wanted:
+                return await self._collect(wanted.dry_run)
+        raise AssertionError(f"work of an unknown kind: {work!r}")
+
+    async def _clone(self, wanted: CloneOperation) -> Mapping[str, Any]:
+        sources = [CloneSource(source.path, source.checkpoint) for source in wanted.sources]
+        made = await create_clone(
+            self._at(wanted.target), sources or [CloneSource(self._files.path, wanted.checkpoint)]
+        )
+        return {"path": wanted.target, "manifest_id": made.id}
+
+    async def _collect(self, dry_run: bool) -> Mapping[str, Any]:
+        report = await collect_once(self._files, dry(self._collection) if dry_run else self._collection)
+        if report.errors:
+            raise report.errors[0]
+        return {
+            "objects": sum(len(kind.garbage) for kind in report.kinds),
+            "size_bytes": report.size,
+            "kinds": {kind.kind.value: len(kind.garbage) for kind in report.kinds},
+            "gone": report.gone,
+            "waiting": report.waiting,
+        }
+
+    def _at(self, path: str) -> DatabaseFiles:
+        files = self._files
+        return DatabaseFiles(files.store, path, files.runtime, wal_store=files.wal_store)
+
+
+def milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds * 1000)

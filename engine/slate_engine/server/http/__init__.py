@@ -1,0 +1,1 @@
+"""HTTP beside each service: health, metrics, status and, at the collector, the admin API."""

@@ -1,0 +1,72 @@
+"""What went wrong, as RFC 9457 has it: a document that a program can tell apart and a person can read."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
+from slate_engine.server.logs import scrubbed
+from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
+from slate_engine.state.commit import NothingStored
+from slate_engine.state.destroy import InvalidDeletion, NotDestroyed
+from slate_engine.state.tombstone import Destroyed
+
+TYPES: tuple[tuple[type[Error], int, str, str], ...] = (
+    (InvalidDeletion, 409, "invalid-deletion", "Something still needs the database"),
+    (NotDestroyed, 409, "not-destroyed", "The database is not destroyed"),
+    (Destroyed, 410, "destroyed", "The database is destroyed"),
+    (NotInitialized, 409, "not-initialized", "The database is not set up yet"),
+    (CheckpointMissing, 404, "checkpoint-missing", "There is no such checkpoint"),
+    (CheckpointExpired, 410, "checkpoint-expired", "The checkpoint has expired"),
+    (NothingStored, 404, "no-database", "There is no database"),
+    (UnavailableError, 503, "store-unavailable", "The object store does not answer"),
+    (InvalidError, 400, "invalid", "This cannot be asked for"),
+)
+"""From the narrower class to the wider: the status, the name of the type, and its title."""
+
+
+class Problem(Exception):
+    """A request that is refused."""
+
+    def __init__(self, status: int, kind: str, title: str, detail: str, **more: object) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.document = {
+            "type": f"urn:slatekeeper:problem:{kind}",
+            "title": title,
+            "status": status,
+            "detail": detail,
+            **more,
+        }
+
+    @classmethod
+    def of(cls, error: Error) -> Problem:
+        """What a client is told of an error of the engine."""
+        message = scrubbed(" ".join(error.message.split()))
+        if isinstance(error, ClosedError) and error.reason is CloseReason.FENCED:
+            return cls(409, "fenced", "Another process has taken over", message)
+        for kind, status, name, title in TYPES:
+            if isinstance(error, kind):
+                more = (
+                    {"checkpoints": [str(each.id) for each in error.checkpoints]}
+                    if isinstance(error, InvalidDeletion)
+                    else {}
+                )
+                return cls(status, name, title, message, **more)
+        return cls(500, "internal", "The service failed", message)
+
+    def response(self) -> web.Response:
+        headers = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        return web.json_response(
+            self.document, status=self.status, content_type="application/problem+json", headers=headers
+        )
+
+
+def not_found(path: str) -> Problem:
+    return Problem(
+        404, "no-such-path", "There is nothing here", f"{path} is not part of this service; see /openapi.json"
+    )
+
+
+def unauthorized() -> Problem:
+    return Problem(401, "unauthorized", "A token is needed", "send the header `Authorization: Bearer <token>`")

@@ -1,0 +1,188 @@
+"""A service as a process: it starts, says how it is, and ends in order.
+
+HTTP comes first, so that whoever waits can ask why it takes so long. A store that does not answer is tried again. SIGTERM
+and SIGINT drain; a second one ends at once. How it ended is told by the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from aiohttp import web
+from prometheus_client import REGISTRY
+
+from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
+from slate_engine.runtime import SystemRuntime
+from slate_engine.server.config import Config
+from slate_engine.server.gate import Gate
+from slate_engine.server.health import Health
+from slate_engine.server.http.application import application
+from slate_engine.server.logs import scrubbed
+from slate_engine.server.roles.role import Role, Surroundings
+from slate_engine.server.tls import Certificates
+
+log = logging.getLogger(__name__)
+
+CLEAN, FAILED, UNREACHABLE, FENCED = 0, 1, 5, 6
+"""Exit codes, the same as those of the other verbs of the command."""
+
+LONGEST_PAUSE = 15.0
+HEARTBEAT, HEARTBEAT_PATIENCE = 1.0, 15.0
+
+
+def serve(config: Config, role_of: Callable[[Surroundings], Role]) -> int:
+    """Run a role until it ends; the exit code."""
+    import uvloop
+
+    return uvloop.run(_serve(config, role_of))
+
+
+async def _serve(config: Config, role_of: Callable[[Surroundings], Role]) -> int:
+    runtime = SystemRuntime()
+    check_doors(config)
+    surroundings = Surroundings(config, runtime, REGISTRY, Health(runtime))
+    role = role_of(surroundings)
+    stop = _signals()
+    beating = asyncio.ensure_future(_beat(surroundings.health, runtime))
+    http, freshening = await _start_http(surroundings, role)
+    try:
+        return await _live(role, surroundings, stop)
+    finally:
+        for task in (beating, freshening):
+            if task is not None:
+                task.cancel()
+        await http.cleanup()
+
+
+async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> int:
+    config, health = surroundings.config, surroundings.health
+    stopping = asyncio.ensure_future(stop.wait())
+    working = asyncio.ensure_future(_work(role, surroundings))
+    try:
+        await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return _verdict(role, working.exception())
+        health.draining = True
+        log.info("%s was told to end; it finishes what it has begun, for at most %g s", role.name, config.drain_seconds)
+        stop.clear()
+        return await _drain(role, working, stop, config.drain_seconds)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.gather(stopping, working, return_exceptions=True)
+
+
+async def _work(role: Role, surroundings: Surroundings) -> None:
+    await _start(role, surroundings)
+    surroundings.health.starting = None
+    log.info("%s is ready", role.name)
+    await role.ended()
+
+
+async def _start(role: Role, surroundings: Surroundings) -> None:
+    """Try until the store answers: a pod that comes up before its bucket does not have to be started again and again."""
+    runtime, health, patience = surroundings.runtime, surroundings.health, surroundings.config.start_seconds
+    began, pause = runtime.monotonic(), 0.5
+    while True:
+        try:
+            await surroundings.knock()
+            health.starting = "it is opening the database"
+            await role.start()
+            return
+        except UnavailableError as trouble:
+            waited = runtime.monotonic() - began
+            if patience and waited + pause > patience:
+                raise
+            health.starting = f"the store does not answer: {scrubbed(trouble.message)}"
+            log.warning("%s cannot start yet, and tries again in %.1f s: %s", role.name, pause, trouble.message)
+        await runtime.sleep(runtime.uniform(pause / 2, pause))
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _drain(role: Role, working: asyncio.Task[None], stop: asyncio.Event, seconds: float) -> int:
+    draining = asyncio.ensure_future(role.drain(seconds))
+    again = asyncio.ensure_future(stop.wait())
+    try:
+        done, _ = await asyncio.wait((draining, again), timeout=seconds + 5, return_when=asyncio.FIRST_COMPLETED)
+        if draining not in done:
+            log.error("%s did not end in time; what was not durable is lost", role.name)
+            return FAILED
+        return _verdict(role, draining.exception())
+    finally:
+        for task in (draining, again):
+            task.cancel()
+        await asyncio.gather(draining, again, return_exceptions=True)
+
+
+def _verdict(role: Role, error: BaseException | None) -> int:
+    if error is None:
+        log.info("%s has ended", role.name)
+        return CLEAN
+    if isinstance(error, ClosedError) and error.reason is CloseReason.FENCED:
+        log.error("%s has been replaced: %s", role.name, error.message)
+        return FENCED
+    if isinstance(error, UnavailableError):
+        log.error("%s gives up: %s", role.name, error.message)
+        return UNREACHABLE
+    if isinstance(error, Error):
+        log.error("%s cannot go on: %s", role.name, error.message)
+    else:
+        log.error("%s broke down", role.name, exc_info=error)
+    return FAILED
+
+
+async def _start_http(surroundings: Surroundings, role: Role) -> tuple[web.AppRunner, asyncio.Task[None] | None]:
+    config, runtime = surroundings.config.http, surroundings.runtime
+    made = application(
+        config, Gate(config.token_file, runtime), surroundings.health, surroundings.registry, role.status, runtime
+    )
+    role.add_routes(made)
+    runner = web.AppRunner(made, access_log=None, handle_signals=False)
+    await runner.setup()
+    certificates = Certificates.of(config.tls, runtime)
+    context = None if certificates is None else certificates.context
+    await web.TCPSite(runner, config.host, config.port, ssl_context=context).start()
+    port = runner.addresses[0][1]
+    log.info("health, metrics and status are served at %s://%s:%d", "https" if context else "http", config.host, port)
+    return runner, None if certificates is None else asyncio.ensure_future(certificates.keep_fresh())
+
+
+def check_doors(config: Config) -> None:
+    """Nothing is open to strangers by mistake: without a secret only this machine is served."""
+    if config.http.token_file is None and not _is_loopback(config.http.host):
+        raise InvalidError(
+            f"http.host {config.http.host} can be reached from elsewhere, so a token is needed: give http.token_file"
+        )
+    if config.resp.password_file is None and not _is_loopback(config.resp.host):
+        raise InvalidError(
+            f"resp.host {config.resp.host} can be reached from elsewhere, so a password is needed: give resp.password_file"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _beat(health: Health, runtime: SystemRuntime) -> None:
+    """The event loop's own pulse: whoever holds it up for long is noticed when it answers again."""
+    pulse = health.pulse("the event loop", HEARTBEAT_PATIENCE)
+    while True:
+        await runtime.sleep(HEARTBEAT)
+        pulse.beat()

@@ -1,0 +1,181 @@
+"""From the bytes of a client to its commands.
+
+This is not hiredis, which parses the answers of a server that one trusts: a header of thirteen bytes makes it set up a list
+of two milliards of entries, whose clearing away stops the process for seconds, and nothing bounds the size of a request.
+Here a request is bounded in its number of arguments and its bytes before anything is set up for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slate_engine.errors import Error
+
+LONGEST_INLINE = 64 << 10
+"""Of a line that is a request by itself, and of the headers of the others."""
+
+
+class ProtocolError(Error):
+    """What came is not the Redis protocol, or more than is allowed. Nothing after it can be understood."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may come to. A stranger has smaller ones."""
+
+    arguments: int = 1 << 20
+    bytes: int = 64 << 20
+
+
+STRANGERS = Limits(arguments=10, bytes=16 << 10)
+"""What is asked before the password was given is short: AUTH, HELLO, PING."""
+
+
+class RequestParser:
+    """Gathers bytes until a request is whole. A request is the list of its arguments, the command's name first."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._buffer = bytearray()
+        self._arguments: list[bytes] = []
+        self._missing = 0
+        self._size = 0
+        self._awaited = 0
+        """So many bytes must be there before it is worth looking again: a large argument comes in a thousand pieces."""
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    @property
+    def buffered(self) -> int:
+        return len(self._buffer) + self._size
+
+    def requests(self, most: int) -> list[list[bytes]]:
+        """The requests that are whole by now, at most so many; what remains waits for the next call."""
+        found: list[list[bytes]] = []
+        if len(self._buffer) < self._awaited:
+            return found
+        data, at, self._awaited = bytes(self._buffer), 0, 0
+        while len(found) < most:
+            if not self._missing:
+                end = self._line_end(data, at)
+                if end < 0:
+                    break
+                if data[at : at + 1] != b"*":
+                    if words := split_inline(data[at:end].rstrip(b"\r")):
+                        found.append(words)
+                    at = end + 1
+                    continue
+                self._missing = self._count(data[at + 1 : end - 1], data[end - 1 : end])
+                at = end + 1
+                if not self._missing:
+                    continue
+            at = self._take_arguments(data, at)
+            if self._missing:
+                break
+            found.append(self._arguments)
+            self._arguments, self._size = [], 0
+        del self._buffer[:at]
+        self._awaited = max(self._awaited - at, 0)
+        return found
+
+    def _take_arguments(self, data: bytes, at: int) -> int:
+        """Take those arguments of the present request that are whole; where the next one begins."""
+        arguments, length = self._arguments, len(data)
+        while self._missing:
+            end = data.find(b"\r\n", at, at + 32)
+            if end < 0:
+                if length - at >= 32:
+                    raise ProtocolError("Protocol error: too big bulk count string")
+                return at
+            if data[at] != 0x24:
+                raise ProtocolError(f"Protocol error: expected '$', got {data[at : at + 1]!r}")
+            size = self._size_of(data[at + 1 : end])
+            start = end + 2
+            stop = start + size
+            if stop + 2 > length:
+                self._awaited = stop + 2
+                return at
+            if data[stop : stop + 2] != b"\r\n":
+                raise ProtocolError("Protocol error: an argument is longer or shorter than its header says")
+            arguments.append(data[start:stop])
+            self._size += size
+            self._missing -= 1
+            at = stop + 2
+        return at
+
+    def _line_end(self, data: bytes, at: int) -> int:
+        end = data.find(b"\n", at, at + LONGEST_INLINE)
+        if end < 0 and len(data) - at >= LONGEST_INLINE:
+            raise ProtocolError("Protocol error: too big inline request")
+        return end
+
+    def _count(self, digits: bytes, before_newline: bytes) -> int:
+        if before_newline != b"\r" or not _is_number(digits):
+            raise ProtocolError("Protocol error: invalid multibulk length")
+        count = int(digits)
+        if count > self.limits.arguments:
+            raise ProtocolError("Protocol error: invalid multibulk length")
+        return max(count, 0)
+
+    def _size_of(self, digits: bytes) -> int:
+        if not digits.isdigit() or len(digits) > 12:
+            raise ProtocolError("Protocol error: invalid bulk length")
+        size = int(digits)
+        if size + self._size > self.limits.bytes:
+            raise ProtocolError(f"Protocol error: invalid bulk length, a request has at most {self.limits.bytes} bytes")
+        return size
+
+
+def _is_number(digits: bytes) -> bool:
+    return len(digits) <= 12 and (digits.isdigit() or (digits[:1] == b"-" and digits[1:].isdigit()))
+
+
+_ESCAPES = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
+
+
+def split_inline(line: bytes) -> list[bytes]:
+    """The words of a request that somebody typed, with quotes and escapes as Redis has them."""
+    words: list[bytes] = []
+    at, end = 0, len(line)
+    while True:
+        while at < end and line[at : at + 1].isspace():
+            at += 1
+        if at == end:
+            return words
+        word, at = _word(line, at)
+        words.append(word)
+
+
+def _word(line: bytes, at: int) -> tuple[bytes, int]:
+    word = bytearray()
+    end = len(line)
+    while at < end and not line[at : at + 1].isspace():
+        quote = line[at]
+        if quote not in b"\"'":
+            word.append(quote)
+            at += 1
+            continue
+        at += 1
+        while at < end and line[at] != quote:
+            piece, at = _quoted(line, at, quote)
+            word += piece
+        if at == end or (at + 1 < end and not line[at + 1 : at + 2].isspace()):
+            raise ProtocolError("Protocol error: unbalanced quotes in request")
+        return bytes(word), at + 1
+    return bytes(word), at
+
+
+def _quoted(line: bytes, at: int, quote: int) -> tuple[bytes, int]:
+    """One character between quotes, and where the next begins."""
+    if line[at] != 0x5C or at + 1 >= len(line):
+        return line[at : at + 1], at + 1
+    following = line[at + 1]
+    if quote == 0x27:
+        return (b"'", at + 2) if following == 0x27 else (b"\\", at + 1)
+    if following == ord("x") and len(digits := line[at + 2 : at + 4]) == 2:
+        try:
+            return bytes([int(digits, 16)]), at + 4
+        except ValueError:
+            pass
+    return _ESCAPES.get(following, bytes([following])), at + 2

@@ -1,0 +1,1 @@
+"""The processes of a database: writer, reader, compactor, garbage collector."""

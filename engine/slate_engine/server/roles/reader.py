@@ -1,0 +1,82 @@
+"""A reader: the same protocol, without writes. Any number of them follow one writer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from slate_engine.api.choices import ReaderMode
+from slate_engine.api.object_store import ObjectStore
+from slate_engine.api.options import ReaderOptions
+from slate_engine.api.prometheus import PrometheusMetricsRecorder
+from slate_engine.api.reader import DbReader
+from slate_engine.api.reader_builder import DbReaderBuilder
+from slate_engine.errors import ClosedError, CloseReason
+from slate_engine.server.roles.resp_door import RespDoor
+from slate_engine.server.roles.role import Surroundings
+
+log = logging.getLogger(__name__)
+
+MEMTABLE_BYTES = 64 << 20
+LOOK_EVERY = 0.2
+
+
+class ReaderRole:
+    """Shows the newest state, late by at most the poll interval and the time of a poll; or one checkpoint for ever."""
+
+    name = "the reader"
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._reader: DbReader | None = None
+        self._door: RespDoor | None = None
+
+    async def start(self) -> None:
+        surroundings = self._surroundings
+        config, runtime = surroundings.config, surroundings.runtime
+        builder = DbReaderBuilder(config.path, ObjectStore.of(surroundings.open_store(), runtime))
+        if (wal_store := surroundings.open_wal_store()) is not None:
+            builder.with_wal_object_store(ObjectStore.of(wal_store, runtime))
+        builder.with_options(
+            ReaderOptions(
+                manifest_poll_interval_ms=int(config.reader.poll_seconds * 1000),
+                checkpoint_lifetime_ms=int(config.reader.checkpoint_seconds * 1000),
+                max_memtable_bytes=MEMTABLE_BYTES,
+                skip_wal_replay=False,
+            )
+        )
+        if config.reader.checkpoint:
+            builder.with_reader_mode(ReaderMode.CHECKPOINT(config.reader.checkpoint))
+        builder.with_metrics_recorder(PrometheusMetricsRecorder(surroundings.registry))
+        self._reader = await builder.build()
+        self._door = RespDoor(surroundings, self._reader, status=self._facts)
+        await self._door.open()
+
+    async def ended(self) -> None:
+        assert self._reader is not None
+        while (reason := self._reader.status().close_reason) is None:
+            await self._surroundings.runtime.sleep(LOOK_EVERY)
+        if reason is not CloseReason.CLEAN:
+            raise ClosedError("the reader is closed; the log above says why", reason)
+
+    async def drain(self, seconds: float) -> None:
+        if self._door is not None:
+            await self._door.close(seconds / 2)
+        if self._reader is not None:
+            await asyncio.wait_for(self._reader.shutdown(), seconds / 2)
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {} if self._reader is None else asdict(self._reader.vitals())
+
+    def status(self) -> Mapping[str, Any]:
+        config = self._surroundings.config
+        staleness = None if config.reader.checkpoint else config.reader.poll_seconds
+        return {"role": "reader", "path": config.path, "staleness_seconds": staleness, **self._facts()}
+
+    def add_routes(self, application: web.Application) -> None:
+        """A reader has none beyond those of every service."""

@@ -1,0 +1,66 @@
+"""The Redis protocol of a role: the service behind it, and the listener before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from slate_engine.api.db import Db
+from slate_engine.api.reader import DbReader
+from slate_engine.server.gate import Gate
+from slate_engine.server.keyspace import Keyspace
+from slate_engine.server.metrics import RespMetrics
+from slate_engine.server.resp.listener import Listener
+from slate_engine.server.resp.replies import Reply
+from slate_engine.server.resp.requests import Limits
+from slate_engine.server.resp.service import RespLimits, RespService
+from slate_engine.server.roles.role import Surroundings
+from slate_engine.server.tls import Certificates
+
+log = logging.getLogger(__name__)
+
+
+class RespDoor:
+    """Opened when the database is."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        source: Db | DbReader,
+        *,
+        status: Callable[[], Mapping[str, Reply]],
+    ) -> None:
+        config, runtime = surroundings.config.resp, surroundings.runtime
+        self._config = config
+        self._certificates = Certificates.of(config.tls, runtime)
+        self._freshening: asyncio.Task[None] | None = None
+        self.service = RespService(
+            keyspace=Keyspace(source, runtime),
+            gate=Gate(config.password_file, runtime),
+            numbers=RespMetrics(surroundings.registry),
+            limits=RespLimits(
+                clients=config.max_clients,
+                request=Limits(bytes=config.max_request_bytes),
+                pipeline=config.max_pipeline,
+                output_bytes=config.max_output_bytes,
+                idle_seconds=config.idle_seconds,
+                allow_flush=config.allow_flush,
+            ),
+            started=runtime.monotonic(),
+            status=status,
+        )
+        self._listener = Listener(self.service)
+
+    async def open(self) -> None:
+        certificates = self._certificates
+        context = None if certificates is None else certificates.context
+        port = await self._listener.start(self._config.host, self._config.port, context)
+        if certificates is not None:
+            self._freshening = asyncio.ensure_future(certificates.keep_fresh())
+        log.info("the Redis protocol is served at %s:%d%s", self._config.host, port, " with TLS" if context else "")
+
+    async def close(self, patience: float) -> None:
+        if self._freshening is not None:
+            self._freshening.cancel()
+        await self._listener.close(patience)

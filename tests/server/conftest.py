@@ -1,0 +1,36 @@
+"""Processes that a test may start; what it leaves running is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.processes import Service
+
+Start = Callable[..., Service]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Service] = []
+    (tmp_path / "store").mkdir()
+
+    def begin(role: str, **settings: Any) -> Service:
+        options = {name: settings.pop(name) for name in ("token", "environment", "store", "path") if name in settings}
+        service = Service(
+            role,
+            options.pop("store", f"file://{tmp_path / 'store'}"),
+            options.pop("path", "db"),
+            tmp_path / f"{role}-{len(started)}.log",
+            {name.replace("__", "."): str(value) for name, value in settings.items()},
+            **options,
+        )
+        started.append(service.start())
+        return service
+
+    yield begin
+    for service in started:
+        service.end()
