@@ -4,12 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
+KUBE   := $(BIN)/python -m tests.cluster.tool
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test test-stores test-long bench demo clean
+.PHONY: help setup lock lint test test-stores test-long test-cluster bench docs demo clean
+.PHONY: cluster-up cluster-down cluster-status cluster-load cluster-s3 cluster-spark images
 
 help: ## Show the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Make .venv with everything, as the lock file pins it
 
@@ -40,10 +42,37 @@ test-stores: $(READY) ## The contract suite on real servers: S3, Azure, GCS, Dyn
 test-long: $(READY) ## Long random and hostile-bytes suites
 	$(PYTEST) -m long -n 2
 
+test-cluster: $(READY) ## Tests on a whole Kubernetes cluster, which they bring up and take down
+	$(PYTEST) -m cluster $(ARGS)
+
+cluster-up: $(READY) ## A Kubernetes cluster on this machine (CLUSTER=name for another beside it)
+	@$(KUBE) up
+
+cluster-down: $(READY) ## Take it down; nothing stays behind
+	@$(KUBE) down
+
+cluster-status: $(READY) ## Is it up, and how is it reached?
+	@$(KUBE) status
+
+images: $(READY) ## Build the images of images/ that are out of date
+	@$(KUBE) images
+
+cluster-load: $(READY) ## Bring all of them into the cluster
+	@$(KUBE) load
+
+cluster-s3: $(READY) ## Add an S3 server to the cluster
+	@$(KUBE) addon s3
+
+cluster-spark: $(READY) ## Add Kubeflow's Spark operator to the cluster
+	@$(KUBE) addon spark
+
 bench: $(READY) ## Measure us and the original in one run; JSON lines with ratios
 	$(BIN)/python -m bench
 
-demo: $(READY) ## Write, read back and explain a small database on a local folder
+docs: $(READY) ## Make the command reference anew from the code
+	$(BIN)/python -m slate_engine.cli.reference > docs/reference/cli.md
+
+demo: $(READY) ## The life of a small database in a local folder: write, keep, clone, destroy, bring back, explain
 	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
 
 clean: ## Remove what the targets above made in this folder

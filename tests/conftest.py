@@ -7,6 +7,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Fixtures that tests of several folders use; pytest finds them here by name.
+from tests.cluster.fixtures import (  # noqa: F401
+    apiserver,
+    cluster,
+    helm,
+    namespace,
+    pytest_collection_finish,
+    s3_addon,
+    s3_bucket,
+    spark_operator,
+)
+
 # Kernels may compile inside the first example, and databases on disk are slow: no deadline says anything here.
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("fast", deadline=None, derandomize=True, max_examples=60, suppress_health_check=SLOW_IS_FINE)

@@ -1,0 +1,76 @@
+"""Kubeflow's Spark operator runs a job in a namespace under the restricted Pod Security level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.fixtures import Namespace
+from tests.cluster.tool import images
+from tests.cluster.tool.kubectl import until
+
+pytestmark = pytest.mark.cluster
+
+# The driver makes and removes its executors.
+DRIVER_RULES = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["configmaps", "services", "persistentvolumeclaims"], "verbs": ["*"]},
+]
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark_operator")
+def test_a_spark_application_runs_to_its_end(namespace: Namespace) -> None:
+    namespace.apply(*driver_account(), application())
+
+    def state() -> str:
+        return namespace("get", "sparkapplication/pi", "-o", "jsonpath={.status.applicationState.state}")
+
+    over = {"COMPLETED", "FAILED", "SUBMISSION_FAILED"}
+    assert until(lambda: state() in over, timeout=240, every=1), f"still {state()}"
+    message = namespace("get", "sparkapplication/pi", "-o", "jsonpath={.status.applicationState.errorMessage}")
+    assert state() == "COMPLETED", message[:2000]
+    assert "Pi is roughly 3." in namespace("logs", "pi-driver")
+
+
+def application() -> dict[str, Any]:
+    small = {"cores": 1, "coreRequest": "200m", "memory": "512m", "securityContext": RESTRICTED}
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "pi"},
+        "spec": {
+            "type": "Python",
+            "mode": "cluster",
+            "sparkVersion": "4.3.0",
+            "image": images.tag("spark"),
+            "imagePullPolicy": "Never",
+            "mainApplicationFile": "local:///opt/spark/examples/src/main/python/pi.py",
+            "arguments": ["2"],
+            "restartPolicy": {"type": "Never"},
+            "driver": {**small, "serviceAccount": "driver"},
+            "executor": {**small, "instances": 1},
+        },
+    }
+
+
+def driver_account() -> list[dict[str, Any]]:
+    group, meta = "rbac.authorization.k8s.io", {"name": "driver"}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": DRIVER_RULES},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "driver"},
+            "subjects": [{"kind": "ServiceAccount", "name": "driver"}],
+        },
+    ]
