@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -22,7 +22,17 @@ from slate_engine.store.backend import Backend, Signed
 from slate_engine.store.faults import Fault, FaultyStore, Strike
 from slate_engine.store.marks import Verdict, judge
 from slate_engine.store.memory import MemoryStore
-from slate_engine.store.protocol import CREATE, OVERWRITE, Buffer, Conflict, NotFound, PutMode, StoreUnavailable, Update
+from slate_engine.store.protocol import (
+    CREATE,
+    OVERWRITE,
+    Attributes,
+    Buffer,
+    Conflict,
+    NotFound,
+    PutMode,
+    StoreUnavailable,
+    Update,
+)
 from slate_engine.store.retry import RetryingStore, RetryPolicy
 from tests.simulation.loop import SimulatedRuntime, simulate
 
@@ -46,12 +56,12 @@ class RecordingStore(MemoryStore):
         self.carried_out.append(mark)
         return etag
 
-    def _store(self, key: str, data: Buffer, mark: str) -> str:
-        etag = super()._store(key, data, mark)
+    def _store(self, key: str, data: Buffer, mark: str, attributes: Attributes = ()) -> str:
+        etag = super()._store(key, data, mark, attributes)
         if self._content_etags:
             found, _ = self._objects[key]
             etag = hashlib.md5(data).hexdigest()
-            meta = type(found.meta)(key, found.meta.size, found.meta.last_modified_ms, etag)
+            meta = replace(found.meta, etag=etag)
             self._objects[key] = (type(found)(meta, found.data), mark)
         return etag
 
