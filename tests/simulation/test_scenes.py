@@ -12,7 +12,8 @@ from tests.simulation.scenes.repertoire import SCENES
 from tests.simulation.world import explore
 
 CHUNK = 20
-MANY = range(1000, 2000)
+LONGER = 10
+"""So many times as many seeds as in the fast suite: scenes that take longer are played less often there, too."""
 
 
 def chunks(times: int) -> Iterator[range]:
@@ -43,8 +44,9 @@ def test_scene(name: str, seeds: range) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SCENES)
 def test_scene_for_long(name: str) -> None:
-    for seed in MANY:
-        explore(SCENES[name][0], seed)
+    scene, times = SCENES[name]
+    for seed in range(1000, 1000 + LONGER * times):
+        explore(scene, seed)
 
 
 @pytest.mark.long
