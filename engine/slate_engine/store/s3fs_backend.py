@@ -7,6 +7,7 @@ an empty body overwrites.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -266,5 +267,12 @@ def _failure(error: Exception, options: Options) -> Failure:
         return Failure(401, "NoCredentials", "no credentials were found in the options or the environment")
     if isinstance(error, ParamValidationError):
         return Failure(400, "InvalidArgument", options.hide(str(error)))
-    sent = not isinstance(error, EndpointConnectionError | ConnectTimeoutError)
-    return Failure(None, message=f"no answer ({type(error).__name__})", sent=sent)
+    return Failure(None, message=f"no answer ({type(error).__name__})", sent=not _is_unsent(error))
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether nothing reached the service. botocore's error for a connection that could not be made is also that for one
+    which broke: a server that refuses a large write does not wait for the end of it."""
+    if isinstance(error, EndpointConnectionError):
+        return isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError | socket.gaierror)
+    return isinstance(error, ConnectTimeoutError)
