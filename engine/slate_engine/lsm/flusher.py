@@ -18,7 +18,7 @@ from slate_engine.errors import ClosedError, CloseReason, Error
 from slate_engine.format.ids import Ulid
 from slate_engine.format.sst_build import Chunk, SstBuilder, SstOptions
 from slate_engine.format.sst_meta import SstInfo
-from slate_engine.lsm.heap import give_back
+from slate_engine.lsm.heap import give_back, share_arenas
 from slate_engine.lsm.live_state import FrozenMemtable
 from slate_engine.lsm.memtable import Memtable
 from slate_engine.lsm.outage import Outage
@@ -74,6 +74,7 @@ class Flusher:
         self.outage = Outage(files.runtime, "flushing a memtable")
         self.memtables_flushed = 0
         self.bytes_flushed = 0
+        share_arenas()
         self._task = asyncio.ensure_future(self._run())
 
     def stop(self) -> None:
