@@ -62,6 +62,16 @@ def test_a_writer_that_is_replaced_ends_with_its_own_code(start: Start) -> None:
     assert "replaced" in first.log.read_text()
 
 
+def test_a_port_that_is_taken(start: Start) -> None:
+    first = start("gc").wait_ready()
+    second = start("gc", http__port=first.http_port)
+    assert second.process is not None
+    assert second.process.wait(60) == 1
+    assert f"127.0.0.1:{first.http_port} cannot be listened at" in second.log.read_text()
+    assert "http.port" in second.log.read_text()
+    assert "Traceback" not in second.log.read_text()
+
+
 def test_readers_follow(start: Start) -> None:
     writer = start("writer").wait_ready()
     connect(writer).set("a", "1")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import pytest
 
 from slate_engine.errors import Error
-from tests.simulation import planted, planted_gc
+from tests.simulation import planted, planted_admin, planted_compaction, planted_gc
 from tests.simulation.loop import Deadlock
 from tests.simulation.planted import Switch
 from tests.simulation.scenes.repertoire import SCENES
 from tests.simulation.world import Broken, explore
 
-PLANTED: list[tuple[Switch, str, int]] = [
+PLANTED = [
     # A stale writer is fenced: by the epoch in the manifest, by a file in its place in the log.
     (planted.no_new_epoch, "duels", 5),
     (planted.no_epoch_check_at_opening, "duels", 20),
@@ -48,6 +48,18 @@ PLANTED: list[tuple[Switch, str, int]] = [
     (planted_gc.checkpoints_overlooked_by_manifests, "collectors", 10),
     (planted_gc.replay_begins_later_than_it_does, "collectors", 40),
     (planted_gc.fences_collected, "revenants", 40),
+    # The right rows stay in a compaction, and its inputs as long as somebody reads them. A forgotten snapshot is also
+    # noticed by tests/unit/compaction, and sooner.
+    (planted_compaction.tombstones_always_dropped, "compactions", 12),
+    pytest.param(planted_compaction.snapshots_forgotten, "compactions", 20, marks=pytest.mark.long),
+    (planted_compaction.inputs_not_protected, "compactions", 12),
+    # A clone has what it shows, once; what is destroyed stays so.
+    (planted_admin.parents_do_not_keep, "clones", 5),
+    (planted_admin.clones_forget_what_is_only_in_the_log, "clones", 20),
+    (planted_admin.every_attempt_names_its_own_checkpoints, "clones", 10),
+    (planted_admin.destroying_leaves_the_log_open, "destroys", 80),
+    (planted_admin.destroying_fences_nobody, "destroys", 80),
+    (planted_admin.deleting_can_be_taken_back, "deletions", 60),
     # Nobody waits for ever; transactions are isolated.
     (planted.waiters_forget_to_freeze, "pressure", 10),
     (planted.reads_not_checked, "transactions", 5),
@@ -61,7 +73,7 @@ def _play(switch: Switch, scene: str, seeds: int) -> None:
             explore(SCENES[scene][0], seed)
 
 
-@pytest.mark.parametrize(("switch", "scene", "seeds"), PLANTED, ids=[switch.__name__ for switch, _, _ in PLANTED])
+@pytest.mark.parametrize(("switch", "scene", "seeds"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
 def test_the_simulation_notices(switch: Switch, scene: str, seeds: int) -> None:
     with pytest.raises(Broken) as noticed:
         _play(switch, scene, seeds)

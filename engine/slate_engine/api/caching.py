@@ -32,10 +32,7 @@ class SharedCache(Cache):
 
     def peek(self, key: Hashable) -> Any | None:
         cache = self._part(key)
-        found = cache.get((self._id, key), self._now(cache))
-        if found is not None:
-            self.hits += 1
-        return found
+        return cache.get((self._id, key), self._now(cache))
 
     def evict(self, wanted: Callable[[Hashable], bool]) -> None:
         def ours(key: Hashable) -> bool:

@@ -133,7 +133,7 @@ class Collector:
         self, kind: Kind, task: Task, look: Look, collect: Callable[[Task, Look], Coroutine[Any, Any, KindReport]]
     ) -> KindReport:
         if self._is_settled(kind, look):
-            return KindReport(kind, dry_run=task.dry_run, looked=False)
+            return KindReport(kind, dry_run=task.dry_run)
         return await self._guarded(kind, task, look, collect)
 
     async def _guarded(

@@ -24,8 +24,7 @@ class Fate:
 async def collect_destroyed(files: DatabaseFiles, newest: Manifest, task: Task | None, deleted: Deleted) -> Fate:
     """Delete the database if its time has come."""
     if task is None:
-        off = KindReport(Kind.DESTROYED, looked=False)
-        return Fate(off, "it is destroyed, and collecting destroyed databases is switched off")
+        return Fate(KindReport(Kind.DESTROYED), "it is destroyed, and collecting destroyed databases is switched off")
     waiting, why = await _judge(files, newest, task)
     if waiting is not None:
         return Fate(KindReport(Kind.DESTROYED, dry_run=task.dry_run), waiting)

@@ -29,7 +29,7 @@ class Leftovers:
     async def collect(self, task: Task, now_ms: int, sweep_interval: float) -> KindReport:
         """In a dry run nothing is finished either."""
         if not self._stores:
-            return KindReport(Kind.TWO_PHASE, dry_run=task.dry_run, looked=False)
+            return KindReport(Kind.TWO_PHASE, dry_run=task.dry_run)
         garbage: list[Garbage] = []
         if not task.dry_run:
             for store in self._stores:

@@ -31,12 +31,11 @@ class Found:
 
 @dataclass(frozen=True)
 class KindReport:
-    """What became of one kind. Not ``looked``: nothing had changed, so there was no need to."""
+    """What became of one kind. If nothing had changed since the last pass, there was no need to look, and none is found."""
 
     kind: Kind
     garbage: list[Garbage] = field(default_factory=list)
     dry_run: bool = False
-    looked: bool = True
     error: Error | None = None
 
     @property
@@ -66,7 +65,7 @@ class Report:
         return (each for kind in self.kinds for each in kind.garbage)
 
     def kind(self, kind: Kind) -> KindReport:
-        return next((each for each in self.kinds if each.kind is kind), KindReport(kind, looked=False))
+        return next((each for each in self.kinds if each.kind is kind), KindReport(kind))
 
     @property
     def errors(self) -> list[Error]:

@@ -87,8 +87,6 @@ class Cache:
 
     def __init__(self, max_bytes: int) -> None:
         self._kept = Lru(max_bytes)
-        self.hits = 0
-        self.misses = 0
         self._loading: dict[Hashable, asyncio.Future[Any]] = {}
 
     def __len__(self) -> int:
@@ -104,10 +102,7 @@ class Cache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value if it is here, without waiting."""
-        found = self._kept.get(key, 0.0)
-        if found is not None:
-            self.hits += 1
-        return found
+        return self._kept.get(key, 0.0)
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]], size: Callable[[T], int]) -> T:
         """The value, loaded now if it is not here."""
@@ -116,7 +111,6 @@ class Cache:
             return found
         loading = self._loading.get(key)
         if loading is None:
-            self.misses += 1
             loading = self._loading[key] = asyncio.ensure_future(load())
             loading.add_done_callback(lambda done: self._loaded(key, done, size))
         # One waiter that is cancelled must not take the load away from the others.

@@ -89,11 +89,6 @@ class WalWriter:
         self.durable_seq = durable_seq
         self._task = asyncio.ensure_future(self._run())
 
-    @property
-    def buffered_bytes(self) -> int:
-        waiting = sum(file.bytes for file in self._under_way.values())
-        return waiting + (self._current.bytes if self._current else 0)
-
     def append(self, rows: Sequence[Row]) -> WalFile:
         """Add the rows of one commit, which never spans two files."""
         if self._error is not None:

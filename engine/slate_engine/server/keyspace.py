@@ -83,6 +83,8 @@ class _Reading:
 
     async def entries(self, start: bytes, end: bytes | None, *, descending: bool = False) -> AsyncIterator[Entry]:
         """The keys from ``start`` on and before ``end``. An empty key cannot exist, so an empty ``start`` is the first."""
+        if end is not None and start >= end:
+            return
         iterator = await self._source.scan_with_options(_range(start, end), _scan_options(descending))
         while rows := await iterator.next_batch(_BATCH):
             now = self._runtime.now_ms()

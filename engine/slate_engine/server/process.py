@@ -21,6 +21,7 @@ from slate_engine.server.config import Config
 from slate_engine.server.gate import Gate
 from slate_engine.server.health import Health
 from slate_engine.server.http.application import application
+from slate_engine.server.listening import listening
 from slate_engine.server.logs import scrubbed
 from slate_engine.server.roles.role import Role, Surroundings
 from slate_engine.server.tls import Certificates
@@ -145,7 +146,8 @@ async def _start_http(surroundings: Surroundings, role: Role) -> tuple[web.AppRu
     await runner.setup()
     certificates = Certificates.of(config.tls, runtime)
     context = None if certificates is None else certificates.context
-    await web.TCPSite(runner, config.host, config.port, ssl_context=context).start()
+    with listening(config.host, config.port, "http.port"):
+        await web.TCPSite(runner, config.host, config.port, ssl_context=context).start()
     port = runner.addresses[0][1]
     log.info("health, metrics and status are served at %s://%s:%d", "https" if context else "http", config.host, port)
     return runner, None if certificates is None else asyncio.ensure_future(certificates.keep_fresh())

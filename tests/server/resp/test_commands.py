@@ -146,6 +146,8 @@ async def test_going_through_keys(client: Redis) -> None:
     assert [key async for key in client.scan_iter(match="key:1[0-4]?")] == names[100:150]
     assert [key async for key in client.scan_iter(_type="list")] == []
     assert await client.keys("key:00?") == names[:10]
+    cursor, _ = await client.execute_command("SCAN", "0", "COUNT", "200")
+    assert await client.execute_command("SCAN", cursor, "MATCH", "a*") == (0, []), "the cursor is behind the pattern"
     with pytest.raises(redis.exceptions.ResponseError, match="invalid cursor"):
         await client.scan(cursor=123456)
     with pytest.raises(redis.exceptions.ResponseError, match="syntax error"):

@@ -24,7 +24,7 @@ from slate_engine.gc.options import GcOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.admin.documents import checkpoint_document, explanation_document, status_document
 from slate_engine.server.admin.operations import Operations
-from slate_engine.server.admin.requests import CheckpointRequest, Document, OperationRequest, RefreshRequest
+from slate_engine.server.admin.requests import CheckpointRequest, OperationRequest, RefreshRequest
 from slate_engine.server.admin.work import milliseconds
 from slate_engine.server.http.problems import Problem
 from slate_engine.state.checkpoints import CheckpointMissing
@@ -176,6 +176,3 @@ def _number(request: web.Request, name: str, otherwise: int) -> int:
     if not text.isdigit() or int(text) > MOST_EXPLAINED:
         raise Problem(400, "not-a-number", "This is no number", f"{name} is a whole number up to {MOST_EXPLAINED}")
     return int(text)
-
-
-__all__ = ["AdminApi", "Document", "Route"]

@@ -53,7 +53,6 @@ class RespService:
     gate: Gate
     numbers: Numbers
     limits: RespLimits = field(default_factory=RespLimits)
-    role: str = "master"
     started: float = 0.0
     cursors: Cursors = field(default_factory=Cursors)
     sessions: dict[int, Session] = field(default_factory=dict)

@@ -14,11 +14,9 @@ from slate_engine.api.configuration import CompactorSettings
 from slate_engine.api.db_builder import sst_options
 from slate_engine.errors import Error, InvalidError
 from slate_engine.lsm.compaction.compactor import EmbeddedCompactor
-from slate_engine.lsm.compaction.guard import check_nobody_works
 from slate_engine.lsm.compaction.metrics import CompactionMetrics
 from slate_engine.lsm.compaction.options import CompactorOptions, WorkerOptions
 from slate_engine.lsm.compaction.worker import CompactionWorker, Progress
-from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.roles.role import Surroundings
 from slate_engine.server.settings import settings_of
 from slate_engine.state.commit import NothingStored
@@ -39,9 +37,7 @@ class CompactorRole:
     def __init__(self, surroundings: Surroundings) -> None:
         config = surroundings.config
         self._surroundings = surroundings
-        store, wal_store = surroundings.open_store(), surroundings.open_wal_store()
-        self._files = DatabaseFiles(store, config.path, surroundings.runtime, wal_store=wal_store)
-        self._compactions = CompactionsStore.open(store, self._files.paths.root, surroundings.runtime)
+        self._files = surroundings.open_files()
         self._metrics = CompactionMetrics.of(surroundings.registry)
         self._options = options_of(config.settings)
         self._failure: asyncio.Future[Error] | None = None
@@ -55,15 +51,16 @@ class CompactorRole:
         config = self._surroundings.config.compactor
         if config.worker_only:
             options = self._options.worker or WorkerOptions()
+            compactions = CompactionsStore.open(self._files.store, self._files.paths.root, self._files.runtime)
             self._worker = CompactionWorker(
-                self._files, self._compactions, options, metrics=self._metrics, progressed=self._note
+                self._files, compactions, options, metrics=self._metrics, progressed=self._note
             )
             self._worker.start()
             return
-        if not config.force:
-            await check_nobody_works(self._files, self._compactions)
-        self._compactor = EmbeddedCompactor(self._files, self._options, failed=self._fail, metrics=self._metrics)
-        await self._compactor.start()
+        self._compactor = EmbeddedCompactor(
+            self._files, self._options, failed=self._fail, progressed=self._note, metrics=self._metrics
+        )
+        await self._compactor.start(guarded=not config.force)
 
     async def _until_there_is_a_database(self) -> None:
         """A writer that starts at the same time makes it in a moment."""

@@ -17,7 +17,6 @@ from slate_engine.errors import Error, UnavailableError
 from slate_engine.gc.loop import collect_all_forever, collect_forever
 from slate_engine.gc.options import GcOptions, Task
 from slate_engine.gc.report import Report
-from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.admin.openapi import openapi
 from slate_engine.server.admin.operations import Operations
 from slate_engine.server.admin.routes import AdminApi
@@ -42,8 +41,7 @@ class GcRole:
         config = surroundings.config
         self._surroundings = surroundings
         self._options = options_of(config.gc)
-        store, wal_store = surroundings.open_store(), surroundings.open_wal_store()
-        self._files = DatabaseFiles(store, config.path, surroundings.runtime, wal_store=wal_store)
+        self._files = surroundings.open_files()
         workbench = Workbench(self._files, self._options)
         self._operations = Operations(self._files, workbench.carry)
         self._api = AdminApi(self._files, self._operations, self._options)

@@ -11,9 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from slate_engine.api.choices import ReaderMode
-from slate_engine.api.object_store import ObjectStore
 from slate_engine.api.options import ReaderOptions
-from slate_engine.api.prometheus import PrometheusMetricsRecorder
 from slate_engine.api.reader import DbReader
 from slate_engine.api.reader_builder import DbReaderBuilder
 from slate_engine.errors import ClosedError, CloseReason
@@ -38,10 +36,8 @@ class ReaderRole:
 
     async def start(self) -> None:
         surroundings = self._surroundings
-        config, runtime = surroundings.config, surroundings.runtime
-        builder = DbReaderBuilder(config.path, ObjectStore.of(surroundings.open_store(), runtime))
-        if (wal_store := surroundings.open_wal_store()) is not None:
-            builder.with_wal_object_store(ObjectStore.of(wal_store, runtime))
+        config = surroundings.config
+        builder = surroundings.files_builder(DbReaderBuilder)
         builder.with_options(
             ReaderOptions(
                 manifest_poll_interval_ms=int(config.reader.poll_seconds * 1000),
@@ -52,7 +48,6 @@ class ReaderRole:
         )
         if config.reader.checkpoint:
             builder.with_reader_mode(ReaderMode.CHECKPOINT(config.reader.checkpoint))
-        builder.with_metrics_recorder(PrometheusMetricsRecorder(surroundings.registry))
         self._reader = await builder.build()
         self._door = RespDoor(surroundings, self._reader, status=self._facts)
         await self._door.open()

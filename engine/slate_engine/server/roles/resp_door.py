@@ -10,6 +10,7 @@ from slate_engine.api.db import Db
 from slate_engine.api.reader import DbReader
 from slate_engine.server.gate import Gate
 from slate_engine.server.keyspace import Keyspace
+from slate_engine.server.listening import listening
 from slate_engine.server.metrics import RespMetrics
 from slate_engine.server.resp.listener import Listener
 from slate_engine.server.resp.replies import Reply
@@ -55,7 +56,8 @@ class RespDoor:
     async def open(self) -> None:
         certificates = self._certificates
         context = None if certificates is None else certificates.context
-        port = await self._listener.start(self._config.host, self._config.port, context)
+        with listening(self._config.host, self._config.port, "resp.port"):
+            port = await self._listener.start(self._config.host, self._config.port, context)
         if certificates is not None:
             self._freshening = asyncio.ensure_future(certificates.keep_fresh())
         log.info("the Redis protocol is served at %s:%d%s", self._config.host, port, " with TLS" if context else "")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from slate_engine.api.db_builder import FilesBuilder
+from slate_engine.api.object_store import ObjectStore as ApiStore
+from slate_engine.api.prometheus import PrometheusMetricsRecorder
+from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import Runtime
 from slate_engine.server.config import Config
 from slate_engine.server.health import Health
 from slate_engine.store.open import open_store
 from slate_engine.store.place import parse_url
 from slate_engine.store.protocol import ObjectStore
+
+B = TypeVar("B", bound=FilesBuilder)
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,25 @@ class Surroundings:
     registry: CollectorRegistry
     health: Health
 
-    def open_store(self) -> ObjectStore:
+    def files_builder(self, make: Callable[[str, ApiStore], B]) -> B:
+        """A builder for the database that the configuration names, with its log's store and its metrics."""
+        builder = make(self.config.path, ApiStore.of(self.store, self.runtime))
+        if self.wal_store is not None:
+            builder.with_wal_object_store(ApiStore.of(self.wal_store, self.runtime))
+        builder.with_metrics_recorder(self.recorder)
+        return builder
+
+    def open_files(self) -> DatabaseFiles:
+        return DatabaseFiles(self.store, self.config.path, self.runtime, wal_store=self.wal_store)
+
+    # Made once, however often a start is tried: a registry that has a recorder twice shows everything twice.
+
+    @cached_property
+    def recorder(self) -> PrometheusMetricsRecorder:
+        return PrometheusMetricsRecorder(self.registry)
+
+    @cached_property
+    def store(self) -> ObjectStore:
         store = self.config.store
         return open_store(store.url, store.options, runtime=self.runtime, registry=self.registry)
 
@@ -45,7 +70,8 @@ class Surroundings:
         finally:
             await hasty.close()
 
-    def open_wal_store(self) -> ObjectStore | None:
+    @cached_property
+    def wal_store(self) -> ObjectStore | None:
         store = self.config.store
         if not store.wal_url:
             return None

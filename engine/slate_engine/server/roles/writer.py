@@ -13,9 +13,7 @@ from aiohttp import web
 from slate_engine.api.db import Db
 from slate_engine.api.db_builder import DbBuilder
 from slate_engine.api.enums import FlushType
-from slate_engine.api.object_store import ObjectStore
 from slate_engine.api.options import CheckpointOptions, CloseOptions, FlushOptions
-from slate_engine.api.prometheus import PrometheusMetricsRecorder
 from slate_engine.api.scopes import CheckpointScope
 from slate_engine.errors import ClosedError, CloseReason
 from slate_engine.server.roles.resp_door import RespDoor
@@ -41,12 +39,8 @@ class WriterRole:
 
     async def start(self) -> None:
         surroundings = self._surroundings
-        config, runtime = surroundings.config, surroundings.runtime
-        builder = DbBuilder(config.path, ObjectStore.of(surroundings.open_store(), runtime))
-        if (wal_store := surroundings.open_wal_store()) is not None:
-            builder.with_wal_object_store(ObjectStore.of(wal_store, runtime))
-        builder.with_settings(settings_of(config.settings))
-        builder.with_metrics_recorder(PrometheusMetricsRecorder(surroundings.registry))
+        builder = surroundings.files_builder(DbBuilder)
+        builder.with_settings(settings_of(surroundings.config.settings))
         self._db = db = await builder.build()
         self._door = RespDoor(surroundings, db, status=self._facts)
         self._door.service.flush = self._flush

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-from slate_engine.server.keyspace import Entry
 from slate_engine.server.resp.command import Call, command, integer, syntax_error
 from slate_engine.server.resp.patterns import literal_prefix, matcher
 from slate_engine.server.resp.replies import CommandError, Reply
@@ -70,16 +67,12 @@ async def range_(call: Call) -> Reply:
     start, end = call.args[:2]
     limit, descending = _range_options(call.args[2:])
     found: list[Reply] = []
-    if (not end or start < end) and limit:
-        async for entry in _entries(call, start, end or None, descending):
+    if limit:
+        async for entry in call.unit.entries(start, end or None, descending=descending):
             found.append([entry.key, entry.value])
             if len(found) == limit:
                 break
     return found
-
-
-def _entries(call: Call, start: bytes, end: bytes | None, descending: bool) -> AsyncIterator[Entry]:
-    return call.unit.entries(start, end, descending=descending)
 
 
 def _range_options(words: list[bytes]) -> tuple[int, bool]:

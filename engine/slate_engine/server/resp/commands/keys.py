@@ -9,16 +9,8 @@ GROUP = "generic"
 
 
 @command("DEL", -2, "write", "Delete keys", keys=(1, -1, 1), group=GROUP)
-async def delete(call: Call) -> Reply:
-    return await _delete(call)
-
-
 @command("UNLINK", -2, "write fast", "Delete keys", keys=(1, -1, 1), group=GROUP)
-async def unlink(call: Call) -> Reply:
-    return await _delete(call)
-
-
-async def _delete(call: Call) -> int:
+async def delete(call: Call) -> Reply:
     deleted = 0
     for key in call.args:
         if await call.unit.get(key) is not None:
@@ -28,16 +20,8 @@ async def _delete(call: Call) -> int:
 
 
 @command("EXISTS", -2, "readonly fast", "How many of these keys exist", keys=(1, -1, 1), group=GROUP)
-async def exists(call: Call) -> Reply:
-    return await _existing(call)
-
-
 @command("TOUCH", -2, "readonly fast", "How many of these keys exist", keys=(1, -1, 1), group=GROUP)
-async def touch(call: Call) -> Reply:
-    return await _existing(call)
-
-
-async def _existing(call: Call) -> int:
+async def exists(call: Call) -> Reply:
     found = 0
     for key in call.args:
         found += await call.unit.get(key) is not None
@@ -50,16 +34,8 @@ async def type_(call: Call) -> Reply:
 
 
 @command("FLUSHDB", -1, "write", "Delete all keys, where the server allows it", group="server")
-async def flushdb(call: Call) -> Reply:
-    return await _flush(call)
-
-
 @command("FLUSHALL", -1, "write", "Delete all keys, where the server allows it", group="server")
-async def flushall(call: Call) -> Reply:
-    return await _flush(call)
-
-
-async def _flush(call: Call) -> Reply:
+async def flush(call: Call) -> Reply:
     """Every key gets a tombstone of its own, so this takes as long as reading them; it is for tests and small databases."""
     if [word.upper() for word in call.args] not in ([], [b"SYNC"], [b"ASYNC"]):
         raise syntax_error()
