@@ -14,6 +14,7 @@ KEY, VALUE = 16, 100
 BATCHES, BATCH = 200, 1000
 PUTS, AT_ONCE = 20, 64
 GETS, HOT = 20_000, 1000
+FRESH, TEN = 200, 10
 
 OURS, PEER = "slate_engine", "slatedb.uniffi"
 SETTINGS = {"compactor_options": None, "garbage_collector_options": None, "l0_max_ssts": 1000}
@@ -24,6 +25,9 @@ def run() -> Iterator[dict[str, Any]]:
     for where in ("memory", "file"):
         yield compare(f"write of {BATCH}-row batches, then flush, {where} store", where, write_batches, bar=5)
         yield compare(f"{AT_ONCE} concurrent durable puts, {where} store", where, concurrent_puts, bar=3)
+    yield compare(
+        f"put, then a scan of {TEN} rows, {BATCHES // 2 * BATCH} rows in the memtable", "memory", fresh_scans, bar=0.1
+    )
     yield compare("hot get, sequential", "memory", hot_gets, bar=2)
     yield compare("scan with next_batch(4096), L0s and memtable", "memory", scan_batches, bar=3)
     ours, peer = best(OURS, "memory", scan_arrow), best(PEER, "memory", scan_batches)
@@ -131,6 +135,21 @@ async def scan_batches(slatedb: Any, db: Any) -> float:
         rows += len(batch)
     assert rows >= 50 * BATCH
     return rows / (time.perf_counter() - start)
+
+
+async def fresh_scans(slatedb: Any, db: Any) -> float:
+    """Scans of a few rows, each after a write: what a scan costs that cannot use what an earlier one has prepared."""
+    await write_batches(slatedb, db, BATCHES // 2)
+    start = 0.0
+    for number in range(FRESH + 1):
+        if number == 1:
+            start = time.perf_counter()  # the first scan sorts what was written before
+        await db.put(key(number), b"fresh")
+        after = slatedb.KeyRange(start=key(number), start_inclusive=True, end=None, end_inclusive=False)
+        iterator = await db.scan(after)
+        for _ in range(TEN):
+            assert await iterator.next() is not None
+    return FRESH / (time.perf_counter() - start)
 
 
 async def scan_arrow(slatedb: Any, db: Any) -> float:

@@ -22,7 +22,7 @@ from bench.live import BATCH, KEY, OURS, VALUE, key
 
 MEGABYTES = int(os.environ.get("SLATE_BENCH_MB", "5000"))
 MIB = 1 << 20
-UNFLUSHED, CACHE, COMPACTOR, REST = 256 * MIB, 64 * MIB, 256 * MIB, 300 * MIB
+UNFLUSHED, CACHE, COMPACTOR, REST = 256 * MIB, 64 * MIB, 256 * MIB, 300_000_000
 SETTINGS: dict[str, object] = {"max_unflushed_bytes": UNFLUSHED, "garbage_collector_options": None}
 
 
@@ -74,10 +74,10 @@ async def _write(folder: Path, settings: dict[str, object]) -> None:
     builder = slatedb.DbBuilder("db", store.build())
     builder.with_settings(wanted)
     db = await builder.build()
-    value = os.urandom(VALUE)
+    chance = os.urandom(BATCH + VALUE)
     for number in range(MEGABYTES * 1_000_000 // (BATCH * (KEY + VALUE))):
         batch = slatedb.WriteBatch()
         for row in range(BATCH):
-            batch.put(key(number * BATCH + row), value)
+            batch.put(key(number * BATCH + row), chance[row : row + VALUE])  # an object of its own, as everybody's are
         await db.write(batch)
     await db.shutdown()

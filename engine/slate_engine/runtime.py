@@ -8,6 +8,7 @@ same code becomes deterministic.
 from __future__ import annotations
 
 import asyncio
+import os
 import random as _random
 import time
 import uuid
@@ -16,6 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+SCATTER = int.from_bytes(os.urandom(8), "big") | 1
+"""Odd, and another one in every process: how hash tables are kept from being filled unevenly by whoever chooses the keys. No
+result may depend on it, so a simulation need not know it."""
 
 
 class Runtime(Protocol):

@@ -31,7 +31,7 @@ from slate_engine.format.wal import build_wal_sst, read_wal
 from tests.hostile.mutations import SAME_LENGTH, mutate
 from tests.unit.format.plain import Row, blocks_v1, sst
 
-FAST, LONG = 120, 4000
+FAST, LONG = 120, 1000
 """Mutations of one kind for one file."""
 
 SLOWEST = 5.0

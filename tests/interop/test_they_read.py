@@ -113,7 +113,7 @@ async def test_random_databases_that_the_original_takes_over(plan: Plan, compact
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await original_reads(plan)
@@ -121,7 +121,7 @@ async def test_many_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(plans(), st.booleans())
 async def test_many_random_databases_that_the_original_takes_over(plan: Plan, compactor: bool) -> None:
     await original_takes_over(plan, compactor)

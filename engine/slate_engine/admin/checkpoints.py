@@ -6,6 +6,7 @@ Each change is one commit of the manifest, and a change whose answer was lost ma
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -59,9 +60,20 @@ async def create_checkpoint(files: DatabaseFiles, options: CheckpointOptions | N
 
 async def commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
     """The same, for those who go on with the manifest that it is in; ``options`` give the id."""
+    while True:
+        with contextlib.suppress(_Overtaken):
+            return await _commit_checkpoint(files, options)
+
+
+class _Overtaken(Exception):
+    """Some of the log was flushed and collected before it was listed: what looked like its end was the gap that this left,
+    and the checkpoint would miss what comes behind it."""
+
+
+async def _commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
     assert options.id is not None
-    id = options.id
-    log_end = await _log_end(files) if options.whole_log and options.source is None else 0
+    id, whole_log = options.id, options.whole_log and options.source is None
+    log_end = await _log_end(files) if whole_log else 0
 
     def change(old: Manifest) -> Manifest:
         # A clock that is asked again for each attempt does not promise more time than there is.
@@ -71,6 +83,8 @@ async def commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) ->
         )
         if new is old:
             return old
+        if whole_log and log_end < old.replay_after_wal_id:
+            raise _Overtaken
         return replace(new, wal_id_last_seen=max(old.wal_id_last_seen, log_end))
 
     return await files.manifests.update(change)

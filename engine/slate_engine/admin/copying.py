@@ -8,9 +8,10 @@ store they stream.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -34,6 +35,8 @@ BATCH = 16 * AT_ONCE
 """After so many objects we look whether the source has to be asked again."""
 
 Progress = Callable[[int, int], None]
+Move = Callable[[Sequence[Transfer], Callable[[], None]], Awaitable[None]]
+"""Makes copies, and tells of each: here, or by others."""
 
 
 def mark_key(target: DatabaseFiles) -> str:
@@ -46,15 +49,14 @@ async def copy_database(
     target: DatabaseFiles,
     checkpoint: UUID | None = None,
     progress: Progress = lambda done, total: None,
+    move: Move = carry_out,
 ) -> Versioned[Manifest]:
     """Make ``target`` a copy of the source as it is, or at a checkpoint. ``progress`` is told how many of how many objects
-    are there. The service copies if both are in the very same ``store``."""
-    if source.store.url == target.store.url and source.paths == target.paths:
-        raise InvalidError(f"{source.path!r} cannot be copied to itself; choose another path")
+    are there. The service copies if both are in the very same ``store``. ``move`` is for those who have others copy."""
     mark = f"{source.store.url} {source.paths.root} {checkpoint or 'as it is'}".encode()
     standing = await newest_or_none(target.manifests)
     if standing is not None:
-        await _check_ours(target, mark)
+        await _check_ours(source, target, mark)
         return standing
     hold = uuid4(source.runtime)
     name = f"copying to {target.paths.root}"
@@ -66,9 +68,9 @@ async def copy_database(
         manifest = held.value if checkpoint is None else await source.manifests.read(kept.manifest_id)
         check_usable(manifest)
         await target.store.put(mark_key(target), mark)
-        await _copy_objects(source, target, manifest, hold, progress)
+        await _copy_objects(source, target, manifest, hold, progress, move)
         committed = await _commit(target, manifest)
-    except Error:
+    except (Exception, asyncio.CancelledError):
         with contextlib.suppress(Error):  # it expires by itself; what went wrong first is what the caller has to know
             await delete_checkpoint(source, hold)
         raise
@@ -77,12 +79,17 @@ async def copy_database(
     return committed
 
 
-async def _check_ours(target: DatabaseFiles, mark: bytes) -> None:
+async def _check_ours(source: DatabaseFiles, target: DatabaseFiles, mark: bytes) -> None:
     """A database with our mark is a copy of which only the end of the story was lost."""
     with contextlib.suppress(NotFound):
         if bytes((await target.store.get(mark_key(target))).data) == mark:
             await target.store.delete([mark_key(target)])
             return
+    if source.store.url == target.store.url and source.paths == target.paths:
+        # Not refused before: another endpoint may have a bucket of the same name, and that is another place.
+        raise InvalidError(
+            f"{source.path!r} cannot be copied to itself, nor to where a database stands already; choose another path"
+        )
     raise InvalidError(f"at {target.path!r} there is a database already; choose another path, or destroy it")
 
 
@@ -97,7 +104,7 @@ async def _commit(target: DatabaseFiles, manifest: Manifest) -> Versioned[Manife
 
 
 async def _copy_objects(
-    source: DatabaseFiles, target: DatabaseFiles, manifest: Manifest, hold: UUID, progress: Progress
+    source: DatabaseFiles, target: DatabaseFiles, manifest: Manifest, hold: UUID, progress: Progress, move: Move
 ) -> None:
     ids = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
     await _drop_other_log(target, ids)
@@ -116,7 +123,7 @@ async def _copy_objects(
     runtime = source.runtime
     renew_at = runtime.monotonic() + HOLD_MS / 3000
     for start in range(0, len(work), BATCH):
-        await carry_out(work[start : start + BATCH], one_more)
+        await move(work[start : start + BATCH], one_more)
         if runtime.monotonic() >= renew_at:
             await refresh_checkpoint(source, hold, HOLD_MS)
             renew_at = runtime.monotonic() + HOLD_MS / 3000

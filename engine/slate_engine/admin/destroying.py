@@ -4,6 +4,8 @@
 own as well, ``gc/destroyed_at_s``, which anybody can read. The manifest is changed first, in both directions: an object
 without a mark in the manifest is a leftover, and deletes nothing.
 
+Bringing it back is said in the manifest before it is done, and checked in between: see :mod:`slate_engine.state.destroy`.
+
 For good: the manifest is marked, which nobody can take back; the checkpoints in parents are released; everything but the
 newest manifest is deleted, and then that. Whoever repeats it after a crash goes on with what is left.
 """
@@ -14,30 +16,41 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from slate_engine.admin.copying import mark_key
-from slate_engine.admin.parents import neighbour, newest_or_none, release_parents
+from slate_engine.admin.parents import neighbour, newest_afresh, release_parents
 from slate_engine.errors import CorruptData, DataError, Fenced, InvalidError
+from slate_engine.lsm.compaction.commit import Claim
+from slate_engine.lsm.compaction.guard import leave_name, name_key
 from slate_engine.lsm.fencing import fence_log
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.tenure import Tenure
 from slate_engine.state.commit import NothingStored
-from slate_engine.state.destroy import claimed_for_deletion, softly_destroyed, undeleted
+from slate_engine.state.destroy import RETURN_S, announced, claimed_for_deletion, softly_destroyed, undeleted, withdrawn
 from slate_engine.state.manifest import Manifest
-from slate_engine.state.tombstone import Tombstone
+from slate_engine.state.tombstone import Destroyed, Tombstone
+from slate_engine.store.boundary import BoundaryLost
+from slate_engine.store.numbered import BoundaryAhead
 from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectMeta, ObjectStore, Update
 
 log = logging.getLogger(__name__)
 
 BATCH = 1000
 """Objects in one request to delete, as many as S3 takes."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at whether somebody else has brought a database back."""
 SLATEDB_MARKER = ".deleting"
 """What SlateDB puts where it is deleting a database: it has no manifest any more when that was interrupted."""
 
 _OWN = re.compile(r"(manifest|compactions|wal|compacted|gc)/[^/]*|\.deleting")
 _MANIFEST = re.compile(r"(.*/)?manifest/[0-9]{20}\.manifest")
+
+
+class NotWhole(DataError):
+    """A database cannot be brought back, because some of it is deleted already."""
 
 
 def time_key(files: DatabaseFiles) -> str:
@@ -47,14 +60,27 @@ def time_key(files: DatabaseFiles) -> str:
 async def destroy_softly(files: DatabaseFiles) -> int:
     """Fence everybody off and mark the database; all of it stays until a garbage collector's grace period is over. Returns
     the second at which it was destroyed, which is that of the first call."""
-    now_s = files.runtime.now_ms() // 1000
+    now_s = _now_s(files)
     committed = await files.manifests.update(lambda old: softly_destroyed(old, now_s=now_s))
     tombstone = Tombstone.of(committed.value)
     assert tombstone is not None
     if not tombstone.deleting:
-        await _fence(files, committed.value)
-        await write_time(files, tombstone.destroyed_at_s)
+        try:
+            await _close_off(files, committed.value, tombstone)
+        except (NothingStored, BoundaryAhead, BoundaryLost):
+            # It looks like a loss to whoever was so slow that the grace is over, and all of it deleted.
+            if not await _is_going(files):
+                raise
     return tombstone.destroyed_at_s
+
+
+async def _close_off(files: DatabaseFiles, destroyed: Manifest, tombstone: Tombstone) -> None:
+    """All that is left to do when the manifest says that the database is destroyed."""
+    await _fence(files, destroyed)
+    # We took the compactor's epoch: if it is undeleted, our own need not wait for a stranger to fall silent.
+    await leave_name(files, Claim(destroyed.compactor_epoch))
+    await _take_back_if_going(files, name_key(files))
+    await write_time(files, tombstone.destroyed_at_s)
 
 
 async def _fence(files: DatabaseFiles, destroyed: Manifest) -> None:
@@ -76,27 +102,94 @@ async def _fence(files: DatabaseFiles, destroyed: Manifest) -> None:
 
 async def undelete(files: DatabaseFiles) -> None:
     """Bring a softly destroyed database back as it was. Whoever wrote it stays fenced, and opens it anew."""
-    destroyed = Tombstone.of((await files.manifests.read_latest()).value)
-    committed = await files.manifests.update(undeleted)
+    try:
+        await _undelete(files)
+    except (BoundaryAhead, BoundaryLost):
+        # It looks like a loss to whoever was so slow that all of it was deleted meanwhile.
+        await _check_not_deleted(files)
+        raise
+
+
+async def _check_not_deleted(files: DatabaseFiles) -> None:
+    """Raises what there is to say of a database that was deleted for good, or of what came there afterwards."""
+    afresh, newest = await newest_afresh(files)
+    if newest is None:
+        raise NothingStored(f"the database at {files.path!r} is not undeleted: it was deleted for good meanwhile")
+    tombstone = Tombstone.of(newest.value)
+    if tombstone is not None and tombstone.deleting:
+        raise Destroyed(tombstone)
+    # What we wrote may have come when all was gone, and stands there alone.
+    now_s = _now_s(afresh)
+    await _check_whole(afresh, newest.value, lambda old: withdrawn(softly_destroyed(old, now_s=now_s)))
+
+
+async def _undelete(files: DatabaseFiles) -> None:
+    destroyed = await _announce(files)
     if destroyed is not None:
-        await _check_whole(files, committed.value, destroyed)
+        since_s = destroyed.returning_s or 0
+        back = (await files.manifests.update(lambda old: undeleted(old, now_s=_now_s(files), since_s=since_s))).value
+        # Our commit may have been on its way for longer than others wait.
+        await _check_whole(files, back, lambda old: softly_destroyed(old, now_s=destroyed.destroyed_at_s))
     await files.store.delete([time_key(files)])
 
 
-async def _check_whole(files: DatabaseFiles, manifest: Manifest, destroyed: Tombstone) -> None:
-    """A deletion for good may have gone past while our commit was on its way: then what came back is a manifest of nothing.
-    Objects go before manifests, so any SST tells."""
+async def _announce(files: DatabaseFiles) -> Tombstone | None:
+    """Say that we bring it back; None if it lives. While another is at it we wait for him: of two at once the slower one
+    would not notice what a third does after the first."""
+    while True:
+        before: list[Manifest] = []
+
+        def change(old: Manifest, before: list[Manifest] = before) -> Manifest:
+            before.append(old)
+            return announced(old, now_s=_now_s(files))
+
+        said = (await files.manifests.update(change)).value
+        tombstone = Tombstone.of(said)
+        if tombstone is None:
+            return None
+        if said is not before[-1]:
+            # That was the first word that others can see. From here on nobody begins to delete it; did somebody before?
+            await _check_whole(files, said, withdrawn)
+            return tombstone
+        log.warning("somebody else is bringing %r back; waiting for that, %d s at most", files.path, RETURN_S // 2)
+        await files.runtime.sleep(LOOK_EVERY)
+
+
+def _now_s(files: DatabaseFiles) -> int:
+    return files.runtime.now_ms() // 1000
+
+
+async def _check_whole(files: DatabaseFiles, manifest: Manifest, undo: Callable[[Manifest], Manifest]) -> None:
+    """A deletion for good may have gone past while our commit was on its way: then we have a manifest of nothing."""
+    lost = await _lost(files, manifest)
+    if lost is not None:
+        await files.manifests.update(undo)
+        raise NotWhole(
+            f"{files.path!r} is not undeleted: {lost} is gone, for somebody was deleting the database for good; end that, "
+            "or restore the objects"
+        )
+
+
+async def _lost(files: DatabaseFiles, manifest: Manifest) -> str | None:
+    """What is gone. A deletion for good takes all other objects before the manifests, so any one tells: an SST of its own,
+    or if it has none, the log, in which whoever destroys a database leaves a file."""
     own = manifest.ssts.id.take(np.flatnonzero(manifest.owners < 0))
-    if not len(own):
-        return
+    if len(own):
+        return await _missing(files, files.paths.compacted(own[0]))
+    logs = files.paths.wal_directory + "/"
+    async for page in (files.wal_store or files.store).list(logs):
+        if page:
+            return None
+    # One who was interrupted before he came to that file left nothing that could be gone, either, unless the time is there.
+    return logs if await _missing(files, time_key(files)) else None
+
+
+async def _missing(files: DatabaseFiles, key: str) -> str | None:
     try:
-        await files.store.head(files.paths.compacted(own[0]))
-    except NotFound as lost:
-        await files.manifests.update(lambda old: softly_destroyed(old, now_s=destroyed.destroyed_at_s))
-        raise DataError(
-            f"{files.path!r} is not undeleted: {lost.key} is gone, for somebody was deleting the database for good; end "
-            "that, or restore the objects"
-        ) from None
+        await files.store.head(key)
+    except NotFound:
+        return key
+    return None
 
 
 async def write_time(files: DatabaseFiles, destroyed_at_s: int) -> None:
@@ -107,9 +200,23 @@ async def write_time(files: DatabaseFiles, destroyed_at_s: int) -> None:
             return
         try:
             await files.store.put(time_key(files), b"%d" % destroyed_at_s, CREATE if etag is None else Update(etag))
-            return
         except Conflict:
             continue
+        await _take_back_if_going(files, time_key(files))
+        return
+
+
+async def _take_back_if_going(files: DatabaseFiles, key: str) -> None:
+    """Whoever deletes the database for good may have listed its objects before ``key`` was there, and would leave it."""
+    if await _is_going(files):
+        await files.store.delete([key])
+
+
+async def _is_going(files: DatabaseFiles) -> bool:
+    """Whether the database is gone, or being deleted for good."""
+    _, newest = await newest_afresh(files)
+    tombstone = None if newest is None else Tombstone.of(newest.value)
+    return newest is None or (tombstone is not None and tombstone.deleting)
 
 
 async def read_time(files: DatabaseFiles) -> int | None:
@@ -128,22 +235,43 @@ async def _read_time(files: DatabaseFiles) -> tuple[int | None, str | None]:
     return int(text), found.meta.etag
 
 
-async def destroy_hard(files: DatabaseFiles, deleted: Callable[[Sequence[str]], None] = lambda keys: None) -> list[str]:
+async def destroy_hard(
+    files: DatabaseFiles,
+    deleted: Callable[[Sequence[str]], None] = lambda keys: None,
+    *,
+    destroyed_at_s: int | None = None,
+) -> list[str]:
     """Delete the database for good, and return the names of its objects; ``deleted`` is told of each batch. Raises
-    ``InvalidDeletion`` while checkpoints need it. Nobody may be writing it at this time: a manifest that arrives when all is
-    gone would stand there alone."""
+    ``InvalidDeletion`` while checkpoints need it, ``BeingUndeleted`` while somebody brings it back; and with the second of
+    a destruction ``BroughtBack``, if that one was taken back. Nobody may be writing it at this time: a manifest that arrives
+    when all is gone would stand there alone."""
     # Afresh: an earlier attempt may have deleted the boundary, which whoever has seen it takes for a loss. And afterwards
     # nobody may go on from a manifest that he remembers: it would be one of nothing.
-    given, files = files, neighbour(files, files.path)
-    given.manifests = neighbour(files, files.path).manifests
-    newest = await newest_or_none(files.manifests)
+    files.manifests = neighbour(files, files.path).manifests
+    files, newest = await newest_afresh(files)
     if newest is None:
         await _check_unfinished(files)
     await _check_alone(files)
     if newest is not None:
-        committed = await files.manifests.update(lambda old: claimed_for_deletion(old, now_ms=files.runtime.now_ms()))
-        await release_parents(files, committed.value.external_dbs)
+        claimed = await _claim(files, destroyed_at_s)
+        await release_parents(files, () if claimed is None else claimed.external_dbs)
     return await _delete_all(files, deleted)
+
+
+async def _claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Manifest | None:
+    """Mark the database, so that nobody can bring it back. Gives the manifest that says so, or None if somebody else deletes
+    it at the same time, and has come to the end."""
+    try:
+        change = partial(claimed_for_deletion, now_ms=files.runtime.now_ms(), destroyed_at_s=destroyed_at_s)
+        return (await files.manifests.update(change)).value
+    except (NothingStored, BoundaryAhead, BoundaryLost):
+        _, newest = await newest_afresh(files)
+        if newest is None:
+            return None
+        tombstone = Tombstone.of(newest.value)
+        if tombstone is None or not tombstone.deleting:
+            raise
+        return newest.value
 
 
 async def listed(files: DatabaseFiles) -> list[ObjectMeta]:
@@ -178,6 +306,10 @@ async def _delete_all(files: DatabaseFiles, deleted: Callable[[Sequence[str]], N
     manifests = [key async for key in _keys(files.store, directory)]
     await delete(files.store, manifests[:-1])
     await delete(files.store, manifests[-1:])
+    strays = [key async for key in _keys(files.store, directory)]
+    if files.manifests.objects.key(1) not in strays:
+        # No new database: these were on their way when what they follow was deleted.
+        await delete(files.store, strays)
     return gone
 
 

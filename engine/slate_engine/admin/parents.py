@@ -9,7 +9,7 @@ from typing import TypeVar
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.checkpoints import without_checkpoint
 from slate_engine.state.commit import NothingStored, StateStore, Versioned
-from slate_engine.state.manifest import ExternalDb
+from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.store.boundary import BoundaryLost
 from slate_engine.store.numbered import BoundaryAhead
 
@@ -30,6 +30,18 @@ async def newest_or_none(states: StateStore[T]) -> Versioned[T] | None:
         if await states.objects.list():
             raise
         return None
+
+
+async def newest_afresh(files: DatabaseFiles) -> tuple[DatabaseFiles, Versioned[Manifest] | None]:
+    """The same as one sees it who has never seen the database before, and his files of it. While somebody deletes it for
+    good, its boundary may go during the very look; to a second one it is not missing."""
+    for _ in range(2):
+        afresh = neighbour(files, files.path)
+        try:
+            return afresh, await newest_or_none(afresh.manifests)
+        except BoundaryLost as loss:
+            lost = loss
+    raise lost
 
 
 async def release_parents(files: DatabaseFiles, parents: Iterable[ExternalDb]) -> None:

@@ -21,6 +21,8 @@ from slate_engine.format.filters import PrefixExtractor
 from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import KeyRange
 from slate_engine.format.sst_build import SstOptions, build_sst
+from slate_engine.lsm.compaction.commit import Claim
+from slate_engine.lsm.compaction.guard import leave_name
 from slate_engine.lsm.fencing import fence_log
 from slate_engine.lsm.order import concat
 from slate_engine.lsm.reading import DatabaseFiles
@@ -119,7 +121,9 @@ async def _end_the_present(files: DatabaseFiles, keep_id: UUID) -> Versioned[Man
         check_usable(old)
         return claim_compactor(claim_writer(old))
 
-    epoch = (await files.manifests.update(claim)).value.writer_epoch
+    claimed = (await files.manifests.update(claim)).value
+    epoch = claimed.writer_epoch
+    await leave_name(files, Claim(claimed.compactor_epoch))
     last_wal_id = await fence_log(Tenure(files, epoch))
 
     def keep(old: Manifest) -> Manifest:

@@ -18,7 +18,7 @@ class Changes:
     """Makes changes that live as long as their options and the database's default say."""
 
     def __init__(self, default_ttl_ms: int | None) -> None:
-        self._default_ttl_ms = default_ttl_ms
+        self.default_ttl_ms = default_ttl_ms
 
     def put(self, key: bytes, value: bytes, options: PutOptions | None = None) -> Change:
         found = arguments.key(key), arguments.value(value)
@@ -33,7 +33,7 @@ class Changes:
 
     def all_of(self, operations: list[Operation]) -> list[Change]:
         """The operations of a batch, which have been checked."""
-        new, ttl_ms, put = tuple.__new__, self._default_ttl_ms, RowEntryKind.VALUE
+        new, ttl_ms, put = tuple.__new__, self.default_ttl_ms, RowEntryKind.VALUE
         with undisturbed(len(operations)):
             return [
                 # Plain puts, which most are, without a call for each.
@@ -50,7 +50,7 @@ class Changes:
 
     def _living(self, key: bytes, value: bytes, flags: int, ttl: Ttl | None) -> Change:
         if ttl is None:
-            return Change(key, value, flags, self._default_ttl_ms)
+            return Change(key, value, flags, self.default_ttl_ms)
         if isinstance(ttl, Ttl.EXPIRE_AT_MILLIS):
             return Change(key, value, flags, None, ttl[0])
         return Change(key, value, flags, ttl[0] if isinstance(ttl, Ttl.EXPIRE_AFTER_MILLIS) else None)

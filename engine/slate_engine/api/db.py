@@ -128,6 +128,11 @@ class Db(Readable):
         self._check()
         return DbTransaction.of(self._writer, self._changes, isolation_level, str(uuid4(self._files.runtime)))
 
+    @property
+    def default_ttl_ms(self) -> int | None:
+        """How long values live of which nobody says anything else."""
+        return self._changes.default_ttl_ms
+
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def snapshot(self) -> DbSnapshot:

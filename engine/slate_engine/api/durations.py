@@ -57,6 +57,8 @@ def _product(terms: list[int]) -> int:
     factor = _SECOND
     for term in terms[1:]:
         factor = factor * term // _SECOND
+        if factor > _LONGEST:
+            return factor  # too long already, whatever it would be multiplied with
     return terms[0] * factor // _SECOND
 
 

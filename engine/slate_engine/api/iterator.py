@@ -119,6 +119,8 @@ class DbIterator(Unmade):
             while self._at == len(self._ready):
                 self._check()
                 if self._rows is not None and self._taken < len(self._rows):
+                    if self._last_key is not None:
+                        await _turn()  # who comes for more may come for a hundred thousand rows
                     chunk = self._rows.slice(self._taken, min(self._taken + CHUNK, len(self._rows)))
                     self._taken += len(chunk)
                     self._ready, self._at = key_values(chunk), 0
@@ -152,6 +154,13 @@ class DbIterator(Unmade):
     def _check(self) -> None:
         if self._error is not None:
             raise self._error.with_traceback(None)
+
+
+async def _turn() -> None:
+    """Let everybody else in the event loop go first."""
+    turn = asyncio.Event()
+    asyncio.get_running_loop().call_soon(turn.set)
+    await turn.wait()
 
 
 def key_values(rows: Rows) -> list[KeyValue]:

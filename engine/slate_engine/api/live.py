@@ -38,6 +38,11 @@ class Moment:
         self.seq = seq
         writer.hold(self, seq)
 
+    def durable(self) -> Moment:
+        """The same, or as much of it as is durable by now."""
+        durable_seq = self._writer.durable_seq
+        return self if durable_seq >= self.seq else Moment(self._writer, durable_seq)
+
     def view(self) -> Snapshot:
         check_open(self._writer)
         return self._writer.snapshot().at(self.seq)

@@ -10,6 +10,7 @@ from slate_engine.api.meters import Meters
 from slate_engine.api.reads import Readable, View
 from slate_engine.api.records import DbStatus, SegmentPrefix, SsTableId
 from slate_engine.api.scanning import Renewal, Scannable
+from slate_engine.api.snapshots import ReaderSnapshot
 from slate_engine.api.upkeep import Upkeep
 from slate_engine.api.vitals import Vitals
 from slate_engine.format.key_range import KeyRange as EngineRange
@@ -34,6 +35,11 @@ class DbReader(Readable):
         if meters is not None:
             made._upkeep = Upkeep(lambda: meters.observe_reader(reader), files.runtime)
         return made
+
+    async def snapshot(self) -> ReaderSnapshot:
+        """What the reader shows now, to be read later."""
+        check_loop(self._reader.loop)
+        return ReaderSnapshot.of(self._reader)
 
     def _view(self, durable_only: bool) -> View:
         # All that a reader sees is durable.

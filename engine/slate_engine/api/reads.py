@@ -23,7 +23,7 @@ from slate_engine.format.arrow import COLUMNS, record_batch
 from slate_engine.format.columns import HAS_EXPIRE
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.row import Row
-from slate_engine.lsm.snapshot import GENTLE_PARTS, LARGE_PARTS, PARTS_AHEAD
+from slate_engine.lsm.snapshot import GENTLE_PARTS, LARGE_PARTS, PARTS_AHEAD, UNREAD, Unread
 from slate_engine.store.protocol import NotFound
 
 LARGEST_PART = 64 << 20
@@ -48,6 +48,8 @@ _DEFAULTS = _Choices()
 class View(Scannable, Protocol):
     """One state of the database."""
 
+    def peek(self, key: bytes) -> Row | Unread | None: ...
+
     async def get(self, key: bytes, *, keep: bool = True) -> Row | None: ...
 
 
@@ -67,6 +69,14 @@ class Readable(Unmade, ABC):
         """The value of ``key`` with what is known of its writing, or None if it has none."""
         row = await self._row(arguments.key(key))
         return None if row is None else key_value(row)
+
+    def peek(self, key: bytes) -> KeyValue | Unread | None:
+        """What ``get_key_value`` gives, at once, if it is in memory; ``UNREAD`` if something has to be read first."""
+        found = self._view(False).peek(arguments.key(key))
+        if found is UNREAD:
+            return found
+        self._note_read(key)
+        return None if found is None else key_value(found)
 
     async def get_key_value_with_options(self, key: bytes, options: ReadOptions) -> KeyValue | None:
         row = await self._row_with_options(arguments.key(key), options)

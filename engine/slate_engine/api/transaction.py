@@ -15,7 +15,7 @@ from slate_engine.api.options import MergeOptions, PutOptions, WriteOptions
 from slate_engine.api.reads import Readable, View
 from slate_engine.api.scanning import Renewal, Scannable
 from slate_engine.errors import InvalidError
-from slate_engine.format.columns import EMPTY, Rows
+from slate_engine.format.columns import EMPTY
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.overlay import Overlay, PendingWrites
@@ -48,7 +48,7 @@ class DbTransaction(Readable):
         made._moment = Moment(writer, made._transaction.started_seq)
         made._tracks_reads = level is IsolationLevel.SERIALIZABLE_SNAPSHOT
         made._pending = PendingWrites()
-        weakref.finalize(made, writer.end, made._transaction)
+        weakref.finalize(made, writer.abandon, made._transaction)
         return made
 
     def id(self) -> str:
@@ -142,21 +142,20 @@ class DbTransaction(Readable):
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _view(self, durable_only: bool) -> View:
-        return self._overlay(EMPTY, durable_only)
+        return Overlay(self._seen_at(durable_only).view(), self._open(), EMPTY)
 
     def _scanned(self, durable_only: bool) -> tuple[Scannable, Renewal | None]:
         pending = self._open()
-        writes, moment = pending.rows(), self._moment
+        writes, moment = pending.rows(), self._seen_at(durable_only)
 
         async def renewed() -> Scannable:
             return Overlay(await moment.renewed(), pending, writes)
 
-        return self._overlay(writes, durable_only), None if durable_only else renewed
+        return Overlay(moment.view(), pending, writes), renewed
 
-    def _overlay(self, writes: Rows, durable_only: bool) -> Overlay:
-        pending = self._open()
-        base = self._moment.view()
-        return Overlay(base.at(self._writer.durable_seq) if durable_only else base, pending, writes)
+    def _seen_at(self, durable_only: bool) -> Moment:
+        self._open()
+        return self._moment.durable() if durable_only else self._moment
 
     async def _refresh(self) -> None:
         await self._writer.refresh()

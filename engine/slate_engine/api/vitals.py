@@ -11,7 +11,8 @@ from slate_engine.state.manifest import Manifest
 
 @dataclass(frozen=True)
 class Vitals:
-    """``trouble`` says why nothing becomes durable at the moment, if that is so."""
+    """``trouble`` says why nothing becomes durable at the moment, or why a reader sees nothing new, if that is so;
+    ``staleness_seconds`` how old what it shows may be."""
 
     manifest_id: int
     writer_epoch: int
@@ -22,6 +23,7 @@ class Vitals:
     sorted_runs: int
     size_bytes: int
     trouble: str | None
+    staleness_seconds: float | None = None
 
 
 def of_writer(writer: Writer) -> Vitals:
@@ -45,7 +47,8 @@ def of_reader(reader: Reader) -> Vitals:
         last_seq=reader.last_seq,
         durable_seq=reader.last_seq,
         unflushed_bytes=sum(table.sorted.nbytes for table in state.tail.tables),
-        trouble=None,
+        trouble=None if reader.trouble is None else reader.trouble.message,
+        staleness_seconds=reader.staleness,
         **_shape(state.manifest),
     )
 

@@ -108,6 +108,7 @@ def gc(context: typer.Context, config: ConfigFile = None, set: Set = None, show_
 def _serve(session: Session, file: Path | None, assigned: list[str] | None, show: bool, role: Any) -> None:
     from slate_engine.server import logs, process
     from slate_engine.server.config import shown
+    from slate_engine.store.scrubbing import scrubbed
 
     try:
         config = _config(session, file, assigned or [])
@@ -117,7 +118,7 @@ def _serve(session: Session, file: Path | None, assigned: list[str] | None, show
         logs.set_up(config.log)
         code = process.serve(config, role)
     except Error as error:
-        typer.secho(f"slate: {error.message}", err=True, fg="red")
+        typer.secho(f"slate: {scrubbed(error.message)}", err=True, fg="red")
         raise typer.Exit(1) from None
     raise typer.Exit(code)
 

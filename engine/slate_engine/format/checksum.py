@@ -152,9 +152,9 @@ def by_folding(buffer: U8, at: int, length: int, crc: Any) -> Any:
 
 
 def multiplies() -> bool:
-    # Whoever overrides the processor for numba gets code for that processor, which may not have the instruction.
+    # Whoever overrides the processor for numba gets code for that one, which has the instruction only if he says so.
     settings: Any = numba.config
-    if settings.CPU_NAME or settings.CPU_FEATURES:
+    if (settings.CPU_NAME or settings.CPU_FEATURES) and "+pclmul" not in (settings.CPU_FEATURES or "").split(","):
         return False
     return bool(llvmlite.binding.get_host_cpu_features().get("pclmul", False))
 

@@ -123,9 +123,12 @@ class Collector:
         try:
             return book, await newest_or_none(self._files.manifests)
         except BoundaryLost:
-            # A loss, unless somebody has begun to delete all of it, and died before he came to the manifests.
+            # A loss, unless somebody has begun to delete all of it, and died before he came to the manifests; or has come
+            # to the end, and what is there now was on its way until then.
             newest = await newest_or_none(neighbour(self._files, self._files.path).manifests)
-            if newest is None or (tombstone := Tombstone.of(newest.value)) is None or not tombstone.deleting:
+            if newest is None:
+                return book, None  # he has come to the end since
+            if Tombstone.of(newest.value) is None:
                 raise
             return book, newest
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from slate_engine.admin.destroying import destroy_hard, listed, read_time, write_time
 from slate_engine.gc.options import Kind, Task
 from slate_engine.gc.report import Deleted, Garbage, KindReport
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.state.destroy import InvalidDeletion, active_checkpoints
+from slate_engine.state.destroy import BeingUndeleted, BroughtBack, InvalidDeletion, active_checkpoints
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import Tombstone, show_second
 
@@ -30,10 +31,16 @@ async def collect_destroyed(files: DatabaseFiles, newest: Manifest, task: Task |
         return Fate(KindReport(Kind.DESTROYED, dry_run=task.dry_run), waiting)
     garbage = [Garbage(Kind.DESTROYED, meta.key, meta.size, why) for meta in await listed(files)]
     if not task.dry_run:
+        tombstone = Tombstone.of(newest)
+        assert tombstone is not None
         try:
-            await destroy_hard(files, lambda keys: deleted(Kind.DESTROYED, len(keys)))
-        except InvalidDeletion as refused:
-            # Somebody made a checkpoint since we looked; the database is whole.
+            await destroy_hard(
+                files,
+                lambda keys: deleted(Kind.DESTROYED, len(keys)),
+                destroyed_at_s=tombstone.destroyed_at_s,
+            )
+        except (InvalidDeletion, BeingUndeleted, BroughtBack) as refused:
+            # Somebody made a checkpoint since we looked, or would have it back, or has it; the database is whole.
             return Fate(KindReport(Kind.DESTROYED), str(refused))
     return Fate(KindReport(Kind.DESTROYED, garbage, task.dry_run))
 
@@ -50,6 +57,8 @@ async def _judge(files: DatabaseFiles, newest: Manifest, task: Task) -> tuple[st
         await write_time(files, tombstone.destroyed_at_s)
     # The later one of two times: a number that was left by an earlier life of the database must not shorten the grace.
     since = max(tombstone.destroyed_at_s, written or 0)
+    if math.isinf(task.min_age):
+        return f"it was destroyed at {show_second(since)}, and stays until somebody deletes it for good", ""
     until = since + task.min_age
     now_ms = files.runtime.now_ms()
     if now_ms < until * 1000:

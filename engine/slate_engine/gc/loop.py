@@ -12,6 +12,7 @@ from slate_engine.gc.collector import Collector, collect_once
 from slate_engine.gc.discovery import find_databases
 from slate_engine.gc.options import GcOptions, Kind
 from slate_engine.gc.report import Report
+from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import Runtime
 from slate_engine.store.protocol import ObjectStore
@@ -40,21 +41,25 @@ async def collect_forever(
     if not intervals:
         raise InvalidError("a collector that is to collect no kind of garbage has nothing to do; switch some on")
     due = dict.fromkeys(intervals, runtime.monotonic())
-    while True:
-        now = runtime.monotonic()
-        kinds = {kind for kind, at in due.items() if at <= now}
-        try:
-            async with slots:
+    loop = Loop(f"collecting the garbage of {files.path!r}", runtime)
+    with loop.running():
+        while True:
+            now = runtime.monotonic()
+            kinds = {kind for kind, at in due.items() if at <= now}
+            await loop.rest(slots.acquire())
+            try:
                 report = await collector.collect(kinds)
-        except Error as trouble:
-            log.warning("no garbage of %r was collected this time: %s", files.path, trouble)
-            report = Report(files.path, trouble=trouble)
-        observe(report)
-        if report.gone:
-            log.info("there is no database at %r any more; its collector ends", files.path)
-            return
-        due |= {kind: now + intervals[kind] for kind in kinds}
-        await runtime.sleep(max(0.0, min(due.values()) - runtime.monotonic()))
+            except Error as trouble:
+                log.warning("no garbage of %r was collected this time: %s", files.path, trouble)
+                report = Report(files.path, trouble=trouble)
+            finally:
+                slots.release()
+            observe(report)
+            if report.gone:
+                log.info("there is no database at %r any more; its collector ends", files.path)
+                return
+            due |= {kind: now + intervals[kind] for kind in kinds}
+            await loop.sleep(max(0.0, min(due.values()) - runtime.monotonic()))
 
 
 async def collect_all(
@@ -89,21 +94,23 @@ async def collect_all_forever(
     interval."""
     slots = asyncio.Semaphore(AT_ONCE)
     tasks: dict[str, asyncio.Task[None]] = {}
+    loop = Loop("looking for databases", runtime)
     try:
-        while True:
-            try:
-                paths = await find_databases(store, prefix)
-            except Error as trouble:
-                log.warning("the databases under %r could not be looked for: %s", prefix, trouble)
-                paths = []
-            for path in [path for path, task in tasks.items() if task.done()]:
-                if (defect := tasks.pop(path).exception()) is not None:
-                    log.error("the collector of %r broke down, and starts again: %r", path, defect)
-            for path in paths:
-                if path not in tasks:
-                    files = DatabaseFiles(store, path, runtime, wal_store=wal_store)
-                    tasks[path] = asyncio.ensure_future(collect_forever(files, options, observe, slots))
-            await runtime.sleep(look_interval)
+        with loop.running():
+            while True:
+                try:
+                    paths = await find_databases(store, prefix)
+                except Error as trouble:
+                    log.warning("the databases under %r could not be looked for: %s", prefix, trouble)
+                    paths = []
+                for path in [path for path, task in tasks.items() if task.done()]:
+                    if (defect := tasks.pop(path).exception()) is not None:
+                        log.error("the collector of %r broke down, and starts again: %r", path, defect)
+                for path in paths:
+                    if path not in tasks:
+                        files = DatabaseFiles(store, path, runtime, wal_store=wal_store)
+                        tasks[path] = asyncio.ensure_future(collect_forever(files, options, observe, slots))
+                await loop.sleep(look_interval)
     finally:
         for task in tasks.values():
             task.cancel()

@@ -47,7 +47,8 @@ class GcOptions:
     no age: what counts is when they expire, and what the clone shows."""
 
     destroyed: Task | None = field(default_factory=lambda: Task(min_age=7 * DAY))
-    """Softly destroyed databases. Their minimum age is RFC-0004's ``db_delete_grace``: for so long they can be undeleted."""
+    """Softly destroyed databases. Their minimum age is RFC-0004's ``db_delete_grace``: for so long they can be undeleted.
+    With an infinite one only what somebody began to delete for good is collected."""
     checkpoints: Task | None = field(default_factory=Task)
     manifests: Task | None = field(default_factory=Task)
     wal: Task | None = field(default_factory=Task)

@@ -14,6 +14,17 @@ import numpy as np
 from slate_engine.format.columns import I64, U64, Bytes
 from slate_engine.lsm.order import concat_bytes, key_order, run_bounds
 
+MARK_BYTES = 32 << 10
+"""Rows in memory are marked after about so many bytes, as an SST is by its blocks."""
+
+
+def marks(rows: int, nbytes: int) -> tuple[I64, I64]:
+    """Where to mark a sorted run of so many rows and bytes: row numbers, and about how many bytes lie from each to the
+    next."""
+    average = max(1, nbytes // max(1, rows))
+    step = max(1, MARK_BYTES // average)
+    return np.arange(0, rows, step), np.minimum(np.arange(rows, 0, -step), step) * average
+
 
 def cut_keys(
     separators: Sequence[Bytes], sizes: Sequence[U64 | I64], targets: Sequence[int], *, backwards: bool = False

@@ -19,8 +19,7 @@ from slate_engine.errors import Fenced, InvalidError
 from slate_engine.format.wal import FENCE
 from slate_engine.lsm.parallelism import read_window, widen_window
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import replay_in_order, wal_ids
-from slate_engine.lsm.row import Row
+from slate_engine.lsm.replay import wal_ids
 from slate_engine.lsm.segments import check_extractor
 from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.writer_options import WriterOptions
@@ -32,17 +31,20 @@ from slate_engine.store.protocol import Conflict
 
 @dataclass(frozen=True)
 class Claim:
-    """A database that is ours: the manifest with our epoch, what its WAL held, and where that goes on."""
+    """A database that is ours: the manifest with our epoch, the WAL files to be replayed, and where the log goes on."""
 
     tenure: Tenure
     manifest_id: int
     manifest: Manifest
-    replayed: list[Row]
-    next_wal_id: int
+    wal_ids: range
+
+    @property
+    def next_wal_id(self) -> int:
+        return self.wal_ids.stop
 
 
 async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
-    """Fence all older writers off, and read what they left in the log."""
+    """Fence all older writers off."""
     tenure = Tenure(files, await _claim_epoch(files, options))
     fence = await fence_log(tenure)
     if options.max_parallel_writes > 1:
@@ -50,11 +52,7 @@ async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
     # Looked at last: a successor that is not there yet will find the window as wide as we may use it.
     found = await files.manifests.read_latest()
     _check_epoch(found.value, tenure.epoch)
-    manifest = found.value
-    ids = range(manifest.replay_after_wal_id + 1, fence + 1)
-    store = files.wal_store or files.store
-    rows = await replay_in_order(store, files.paths, ids, manifest.last_l0_seq, files.runtime)
-    return Claim(tenure, found.id, manifest, [Row(*row) for row in rows.tuples()], fence + 1)
+    return Claim(tenure, found.id, found.value, range(found.value.replay_after_wal_id + 1, fence + 1))
 
 
 async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:

@@ -20,6 +20,7 @@ from slate_engine.format.sst_build import Chunk, SstBuilder, SstOptions
 from slate_engine.format.sst_meta import SstInfo
 from slate_engine.lsm.heap import give_back, share_arenas
 from slate_engine.lsm.live_state import FrozenMemtable
+from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.memtable import Memtable
 from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.reading import DatabaseFiles
@@ -85,13 +86,14 @@ class Flusher:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        owner = self._owner
+        owner, loop = self._owner, Loop("flushing memtables", self._runtime)
         try:
-            while True:
-                await owner.until(lambda: owner.pending is not None and owner.has_l0_room)
-                assert owner.pending is not None
-                size = await self._flush(owner.pending)
-                await self._runtime.run(give_back, size)
+            with loop.running():
+                while True:
+                    await loop.rest(owner.until(lambda: owner.pending is not None and owner.has_l0_room))
+                    assert owner.pending is not None
+                    size = await self._flush(owner.pending)
+                    await self._runtime.run(give_back, size)
         except Error as error:
             owner.stop(error)
         except Exception as defect:
@@ -159,6 +161,8 @@ def _build(memtable: Memtable, min_seq: int, segments: Segments, options: SstOpt
     for rows in memtable.pieces():
         everything = np.arange(len(rows))
         needed = retain(rows, everything, min_seq=min_seq, now_ms=memtable.max_create_ts, deepest=False)
+        if not len(needed):
+            continue  # operands that have expired are not even worth a tombstone
         for prefix, part in segments.split(needed):
             builder, data = builders.setdefault(prefix, (SstBuilder(options), bytearray()))
             builder.append(part)

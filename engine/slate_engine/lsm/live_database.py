@@ -15,6 +15,8 @@ from collections.abc import Callable
 from slate_engine.errors import ClosedError, CloseReason, Error, Fenced, TransactionError
 from slate_engine.lsm.fencing import Claim
 from slate_engine.lsm.live_state import LiveState
+from slate_engine.lsm.loops import Loop
+from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.pins import Pins
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.signal import Signal
@@ -24,7 +26,6 @@ from slate_engine.lsm.visible import MergeOperator
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.commit import Versioned
 from slate_engine.state.manifest import Manifest
-from slate_engine.store.protocol import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,10 @@ class LiveDatabase(ABC):
     def end(self, transaction: Transaction) -> None:
         self._transactions.end(transaction)
 
+    def abandon(self, transaction: Transaction) -> None:
+        """The same for one that was thrown away, at whatever moment Python notices it."""
+        self._transactions.abandon(transaction)
+
     def retained_seq(self, otherwise: int) -> int:
         """The oldest state that anybody may still read; ``otherwise`` if nobody holds one."""
         held = (self._pins.oldest(), self._transactions.min_seq())
@@ -151,14 +156,22 @@ class LiveDatabase(ABC):
         return committed
 
     async def _poll(self) -> None:
-        while True:
-            await self._runtime.sleep(self._options.manifest_poll_interval)
-            try:
-                await self.refresh()
-            except StoreUnavailable as trouble:
-                log.warning("the manifest cannot be read at the moment: %s", trouble)
-            except Error as error:
-                self.stop(error)
+        loop, outage = Loop("following the manifest", self._runtime), Outage(self._runtime, "following the manifest")
+        try:
+            with loop.running():
+                while True:
+                    await loop.sleep(self._options.manifest_poll_interval)
+                    try:
+                        await self.refresh()
+                    except Error as error:
+                        outage.bear(error)
+                    else:
+                        outage.over()
+        except Error as error:
+            self.stop(error)
+        except Exception as defect:
+            log.exception("following the manifest failed")
+            self.stop(ClosedError(f"following the manifest broke down: {defect!r}", CloseReason.PANIC))
 
     # --- the end -------------------------------------------------------------------------------------------------
 

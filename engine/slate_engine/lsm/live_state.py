@@ -11,6 +11,7 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import Table
 from slate_engine.lsm.tables import Tables
 from slate_engine.lsm.visible import MergeOperator
+from slate_engine.runtime import Runtime
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.views import SstView
 
@@ -32,12 +33,14 @@ class LiveState:
     manifest: Manifest
     levels: Levels
     open_table: Callable[[SstView], Table]
+    runtime: Runtime
     active: Memtable
     frozen: tuple[FrozenMemtable, ...] = ()
 
     @staticmethod
     def of(manifest_id: int, manifest: Manifest, tables: Tables) -> LiveState:
-        return LiveState(manifest_id, manifest, Levels(manifest.trees), tables.opener(manifest), Memtable())
+        levels, open_table = Levels(manifest.trees), tables.opener(manifest)
+        return LiveState(manifest_id, manifest, levels, open_table, tables.runtime, Memtable())
 
     @property
     def pending(self) -> FrozenMemtable | None:
@@ -46,7 +49,10 @@ class LiveState:
 
     @property
     def unflushed_bytes(self) -> int:
-        return self.active.memory_bytes + sum(frozen.memtable.memory_bytes for frozen in self.frozen)
+        """The memory that rows take until they are flushed: where they are, and as much again as the SST that is being made
+        of the oldest ones will have."""
+        in_flush = self.frozen[-1].memtable.payload_bytes if self.frozen else 0
+        return self.active.memory_bytes + sum(frozen.memtable.memory_bytes for frozen in self.frozen) + in_flush
 
     @property
     def replay_after(self) -> int:
@@ -55,6 +61,7 @@ class LiveState:
 
     def frozen_now(self, replay_after: int, now_s: int) -> LiveState:
         """The same with an empty memtable to write to, and the former one waiting to be flushed."""
+        self.active.settle()
         return replace(self, active=Memtable(), frozen=(FrozenMemtable(self.active, replay_after, now_s), *self.frozen))
 
     def under(self, manifest_id: int, manifest: Manifest, tables: Tables) -> LiveState:
@@ -66,4 +73,4 @@ class LiveState:
     def snapshot(self, seq: int, operator: MergeOperator | None) -> Snapshot:
         """What is seen at a sequence number."""
         memory = (self.active, *(frozen.memtable for frozen in self.frozen))
-        return Snapshot(memory, self.levels, self.open_table, seq, operator)
+        return Snapshot(memory, self.levels, self.open_table, seq, operator, runtime=self.runtime)

@@ -17,7 +17,8 @@ from slate_engine.format.memory import copy, octets, readonly
 
 
 @kernel
-def _compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) -> int:
+def compare(a: U8, a_start: int, a_end: int, b: U8, b_start: int, b_end: int) -> int:
+    """Below 0, 0 or above 0, as the first string is less than, equal to, or greater than the second. For kernels."""
     common = min(a_end - a_start, b_end - b_start)
     for i in range(common):
         x = a[a_start + i]
@@ -35,7 +36,7 @@ def _search(data: U8, offsets: I64, key: U8, after_equal: bool) -> int:
     high = len(offsets) - 1
     while low < high:
         middle = (low + high) // 2
-        order = _compare(data, offsets[middle], offsets[middle + 1], key, 0, len(key))
+        order = compare(data, offsets[middle], offsets[middle + 1], key, 0, len(key))
         if order < 0 or (after_equal and order == 0):
             low = middle + 1
         else:
@@ -57,7 +58,7 @@ def upper_bound(keys: Bytes, key: bytes) -> int:
 def _equal_range(data: U8, offsets: I64, key: U8) -> tuple[int, int]:
     first = _search(data, offsets, key, False)
     last = first
-    while last < len(offsets) - 1 and _compare(data, offsets[last], offsets[last + 1], key, 0, len(key)) == 0:
+    while last < len(offsets) - 1 and compare(data, offsets[last], offsets[last + 1], key, 0, len(key)) == 0:
         last += 1
     return first, last
 
@@ -130,7 +131,7 @@ def _merge(data: U8, offsets: I64, bounds: I64, skip: int) -> I64:
                     if words[a] != words[b]:
                         take_left = words[a] < words[b]
                     else:
-                        take_left = _compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) <= 0
+                        take_left = compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) <= 0
                 if take_left:
                     other[out] = order[i]
                     i += 1
@@ -145,7 +146,7 @@ def _merge(data: U8, offsets: I64, bounds: I64, skip: int) -> I64:
     return order
 
 
-def run_bounds(lengths: Sequence[int]) -> I64:
+def run_bounds(lengths: Sequence[int] | I64) -> I64:
     """Where each run begins and ends when runs of these lengths stand one after another."""
     bounds = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=bounds[1:])
@@ -173,7 +174,7 @@ def _first_of_key(data: U8, offsets: I64, order: I64) -> U8:
     for i in range(1, count):
         a = order[i - 1]
         b = order[i]
-        if _compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) == 0:
+        if compare(data, offsets[a], offsets[a + 1], data, offsets[b], offsets[b + 1]) == 0:
             first[i] = 0
     return first
 
@@ -184,9 +185,34 @@ def first_of_key(keys: Bytes, order: I64) -> U8:
 
 
 @kernel
+def _ascents(data: U8, offsets: I64) -> I64:
+    """Where in a column each stretch begins in which every key is greater than the one before it; and the end."""
+    count = len(offsets) - 1
+    bounds = np.empty(count + 1, np.int64)
+    found = 0
+    for i in range(count):
+        if i == 0 or compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
+            bounds[found] = i
+            found += 1
+    bounds[found] = count
+    return bounds[: found + 1].copy()
+
+
+def newest_first(keys: Bytes) -> I64:
+    """The order that sorts keys which stand in the order of their commits; of equal ones the last comes first. A commit is
+    sorted in itself, so there is less to do than it seems."""
+    bounds = _ascents(readonly(keys.data), readonly(keys.offsets))
+    # Of equal keys, the one from the earlier run comes first: the stretches are taken from the end.
+    lengths = np.diff(bounds)[::-1]
+    turned = run_bounds(lengths)
+    picks = np.arange(len(keys)) + np.repeat(bounds[:-1][::-1] - turned[:-1], lengths)
+    return picks[key_order(take_bytes(keys, picks), turned)]
+
+
+@kernel
 def _strictly_ascending(data: U8, offsets: I64) -> bool:
     for i in range(1, len(offsets) - 1):
-        if _compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
+        if compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1]) >= 0:
             return False
     return True
 
@@ -199,7 +225,7 @@ def is_strictly_ascending(keys: Bytes) -> bool:
 @kernel
 def _sorted_by_version(data: U8, offsets: I64, seq: U64) -> bool:
     for i in range(1, len(offsets) - 1):
-        order = _compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1])
+        order = compare(data, offsets[i - 1], offsets[i], data, offsets[i], offsets[i + 1])
         if order > 0 or (order == 0 and seq[i - 1] <= seq[i]):
             return False
     return True

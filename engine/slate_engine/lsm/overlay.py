@@ -16,7 +16,7 @@ from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.order import lower_bound, take, upper_bound
 from slate_engine.lsm.row import Row
-from slate_engine.lsm.snapshot import GENTLE_PARTS, PARTS_AHEAD, Snapshot
+from slate_engine.lsm.snapshot import GENTLE_PARTS, PARTS_AHEAD, UNREAD, Snapshot, Unread
 from slate_engine.lsm.table import cut
 from slate_engine.lsm.visible import MAX_SEQ, MergeOperator, fold, sort_versions, visible
 
@@ -57,6 +57,10 @@ class Overlay:
     @property
     def _operator(self) -> MergeOperator | None:
         return self.base.operator
+
+    def peek(self, key: bytes) -> Row | Unread | None:
+        """What the snapshot shows, where nothing lies above it: what does is for :meth:`get`."""
+        return UNREAD if self.pending.versions(key) else self.base.peek(key)
 
     async def get(self, key: bytes, *, keep: bool = True) -> Row | None:
         versions = self.pending.versions(key)

@@ -12,10 +12,11 @@ import logging
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_engine.errors import ClosedError, CloseReason, DataError, Error, InvalidError
+from slate_engine.errors import ClosedError, CloseReason, DataError, Error, InternalError, InvalidError
 from slate_engine.format.filters import PrefixExtractor
 from slate_engine.lsm.leases import Lease, Leases
 from slate_engine.lsm.levels import Levels
+from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
 from slate_engine.lsm.segments import Segments, check_extractor
@@ -73,7 +74,9 @@ class Reader:
         self._leases = leases
         self._one_at_a_time = asyncio.Lock()
         self._poller: asyncio.Task[None] | None = None
-        self._troubled = False
+        self.trouble: Error | None = None
+        """Why the last look for a newer state failed, if it did."""
+        self._looked_at = self._runtime.monotonic()
         self.error: ClosedError | None = None
         self.state: ReaderState
 
@@ -82,8 +85,8 @@ class Reader:
         """Follow the newest state and write nothing. Garbage collection does not know of this reader: its settings must
         leave SSTs alone for longer than a read takes."""
         reader = cls(files, options)
-        newest = await reader._newest()
-        reader.state = await reader._state_of(newest, None, reader._empty_tail(newest.value))
+        newest, tail = await reader._caught_up(reader._empty_tail((await reader._newest()).value))
+        reader.state = reader._shown(newest, None, tail)
         reader._poller = asyncio.ensure_future(reader._poll())
         return reader
 
@@ -92,7 +95,8 @@ class Reader:
         """Follow the newest state, and keep it by checkpoints."""
         _check_lifetime(options)
         reader = cls(files, options, Leases(files.manifests, files.runtime, options.checkpoint_lifetime))
-        reader.state = await reader._established(await reader._newest(), None)
+        newest, tail = await reader._caught_up(reader._empty_tail((await reader._newest()).value))
+        reader.state = await reader._established(newest, tail)
         reader._poller = asyncio.ensure_future(reader._poll())
         return reader
 
@@ -130,6 +134,11 @@ class Reader:
         return self.state.snapshot
 
     @property
+    def staleness(self) -> float | None:
+        """How long ago, in seconds, what the reader shows was known to be the newest; None at a checkpoint."""
+        return None if self._poller is None else self._runtime.monotonic() - self._looked_at
+
+    @property
     def last_seq(self) -> int:
         return self.state.snapshot.max_seq
 
@@ -162,44 +171,59 @@ class Reader:
         self.check_open()
         if self._poller is not None:
             async with self._one_at_a_time:
+                began = self._runtime.monotonic()
                 await self._refresh()
+                self._looked_at = began
 
     async def _poll(self) -> None:
-        while True:
-            await self._runtime.sleep(max(self._options.poll_interval, SHORTEST_POLL))
-            try:
-                await self.refresh()
-                if self._troubled:
-                    log.info("the reader of %r follows its database again", self._files.path)
-                self._troubled = False
-            except Error as trouble:
-                # Old data is better than none. Whether it is the store, or an object that is broken: the next poll tells.
-                if not self._troubled:
-                    log.warning("the reader of %r shows an old state, trying again: %s", self._files.path, trouble)
-                self._troubled = True
-            except Exception:
-                log.exception("the reader of %r could not look for a newer state, trying again", self._files.path)
-                self._troubled = True
+        loop = Loop("following the writer", self._runtime)
+        with loop.running():
+            while True:
+                await loop.sleep(max(self._options.poll_interval, SHORTEST_POLL))
+                await self._look()
+
+    async def _look(self) -> None:
+        try:
+            await self.refresh()
+            if self.trouble is not None:
+                log.info("the reader of %r follows its database again", self._files.path)
+            self.trouble = None
+        except Error as trouble:
+            # Old data is better than none. Whether it is the store, or an object that is broken: the next poll tells.
+            if self.trouble is None:
+                log.warning("the reader of %r shows an old state, trying again: %s", self._files.path, trouble)
+            self.trouble = trouble
+        except Exception as defect:
+            log.exception("the reader of %r could not look for a newer state, trying again", self._files.path)
+            self.trouble = InternalError(f"the reader could not look for a newer state: {defect!r}")
 
     async def _refresh(self) -> None:
-        newest = await self._newest()
         state, leases = self.state, self._leases
+        newest, tail = await self._caught_up(state.tail)
         changed = newest.id > state.manifest_id and newest.value.trees != state.manifest.trees
         if leases is not None and (changed or leases.is_lost(state.snapshot.lease, newest.value)):
-            self.state = await self._established(newest, state)
+            self.state = await self._established(newest, tail)
             return
-        if changed:
-            self.state = await self._state_of(newest, None, state.tail)
-        else:
-            tail = state.tail if self._options.skip_wal_replay else await follow(self._files, state.tail)
-            self.state = _further(state, newest.id, tail)
+        self.state = self._shown(newest, None, tail) if changed else _further(state, newest.id, tail)
         if leases is not None:
             await leases.tend(newest.value)
 
-    async def _established(self, newest: Versioned[Manifest], before: ReaderState | None) -> ReaderState:
+    async def _caught_up(self, tail: WalTail) -> tuple[Versioned[Manifest], WalTail]:
+        """The newest manifest, and the log as far as it goes. The log is looked at first: after a look at the manifest,
+        files that are flushed and collected in between would look like its end, and what they held be missing."""
+        while True:
+            if not self._options.skip_wal_replay:
+                tail = await follow(self._files, tail)
+            newest = await self._newest()
+            was_the_end = newest.value.replay_after_wal_id <= tail.last_id
+            tail = tail.above(newest.value)
+            if was_the_end or self._options.skip_wal_replay:
+                return newest, tail
+
+    async def _established(self, newest: Versioned[Manifest], tail: WalTail) -> ReaderState:
         """A state under a checkpoint of its own, which covers the log as far as it is written by now."""
         assert self._leases is not None
-        tail = self._empty_tail(newest.value) if before is None else before.tail.above(newest.value)
+        tail = tail.above(newest.value)
         last_wal_id = 0
         if not self._options.skip_wal_replay:
             last_wal_id = await wal_frontier(
@@ -238,8 +262,13 @@ class Reader:
         tail = tail.above(found.value)
         if not self._options.skip_wal_replay:
             tail = await follow(self._files, tail, until)
+        return self._shown(found, lease, tail)
+
+    def _shown(self, found: Versioned[Manifest], lease: Lease | None, tail: WalTail) -> ReaderState:
         levels, open_table = Levels(found.value.trees), self._files.tables.opener(found.value)
-        snapshot = LeasedSnapshot(tail.tables, levels, open_table, tail.last_seq, self._files.operator, lease)
+        snapshot = LeasedSnapshot(
+            tail.tables, levels, open_table, tail.last_seq, self._files.operator, lease, runtime=self._runtime
+        )
         return ReaderState(found.id, found.value, tail, snapshot)
 
 

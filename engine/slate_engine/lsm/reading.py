@@ -11,7 +11,7 @@ from slate_engine.format.filters import Bloom
 from slate_engine.lsm.cache import Cache
 from slate_engine.lsm.levels import Levels
 from slate_engine.lsm.paths import Paths
-from slate_engine.lsm.replay import replay, wal_frontier
+from slate_engine.lsm.replay import WalTruncated, replay, wal_frontier
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.tables import DEFAULT_POLICIES, Tables
 from slate_engine.lsm.visible import MergeOperator
@@ -55,9 +55,20 @@ class DatabaseFiles:
     async def latest(self) -> Snapshot:
         """The newest state, with what is only in the WAL yet."""
         manifest = await self.manifest()
-        check_usable(manifest)
-        last = await wal_frontier(self.wal_store or self.store, self.paths, manifest.replay_after_wal_id)
-        return await self.at(manifest, last)
+        while True:
+            last = await wal_frontier(self.wal_store or self.store, self.paths, manifest.replay_after_wal_id)
+            # Looked at after the log: files that were flushed and collected before we listed it look like its end.
+            manifest = await self.manifest()
+            check_usable(manifest)
+            if manifest.replay_after_wal_id > last:
+                continue
+            try:
+                return await self.at(manifest, last)
+            except WalTruncated as lost:
+                # Slow readers may be overtaken: what they were about to read was flushed, and collected.
+                manifest = await self.manifest()
+                if manifest.replay_after_wal_id < lost.id:
+                    raise
 
     async def checkpoint(self, wanted: UUID | str) -> Snapshot:
         """The state that a checkpoint keeps, given by its id or its name."""
@@ -84,4 +95,5 @@ class DatabaseFiles:
         rows = replayed.rows()
         newest = max(manifest.last_l0_seq, int(rows.seq.max()) if len(rows) else 0)
         opener = self.tables.opener(manifest)
-        return Snapshot((replayed,), Levels(manifest.trees), opener, newest, self.operator)
+        levels = Levels(manifest.trees)
+        return Snapshot((replayed,), levels, opener, newest, self.operator, runtime=self.runtime)

@@ -7,17 +7,21 @@ it was not acknowledged in order, or is still being written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from slate_engine.errors import DataError
-from slate_engine.format.columns import EMPTY, Rows
+from slate_engine.format.columns import EMPTY, I64, Bytes, Rows
+from slate_engine.format.key_range import KeyRange
 from slate_engine.format.wal import read_wal
-from slate_engine.lsm.order import concat, take
+from slate_engine.lsm.cuts import marks
+from slate_engine.lsm.order import concat, take, take_bytes
 from slate_engine.lsm.paths import Paths
 from slate_engine.lsm.row import Row, find_versions
+from slate_engine.lsm.table import cut
 from slate_engine.lsm.visible import sort_versions
 from slate_engine.runtime import Runtime
 from slate_engine.store.protocol import NotFound, ObjectStore
@@ -26,8 +30,19 @@ FETCHES = 16
 """WAL files are small, so many are fetched at once."""
 
 
+AHEAD_BYTES = 32 << 20
+"""Large files are fetched a few at a time, so that not much more than this waits in memory."""
+
 INLINE_BYTES = 64 * 1024
 """A smaller file is decoded at once: handing it to a thread would take longer."""
+
+
+class WalTruncated(DataError):
+    """A file of the log is gone that the manifest says is still needed. A newer manifest may not need it any more."""
+
+    def __init__(self, id: int, message: str) -> None:
+        super().__init__(message)
+        self.id = id
 
 
 @dataclass(frozen=True)
@@ -44,6 +59,17 @@ class WalTable:
 
     def rows(self) -> Rows:
         return self.sorted
+
+    async def in_order(self, runtime: Runtime | None) -> WalTable:
+        return self
+
+    def within(self, wanted: KeyRange) -> list[Rows]:
+        return [cut(self.sorted, wanted)]
+
+    def marks(self, wanted: KeyRange) -> Iterator[tuple[Bytes, I64]]:
+        rows = cut(self.sorted, wanted)
+        picks, sizes = marks(len(rows), rows.nbytes)
+        yield take_bytes(rows.keys, picks), sizes
 
     def versions(self, key: bytes, max_seq: int) -> list[Row]:
         return find_versions(self.sorted, key, max_seq)
@@ -90,21 +116,40 @@ async def replay(store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq
 async def replay_in_order(
     store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime
 ) -> Rows:
-    """The same rows in the order in which they were committed. What is not newer than ``after_seq`` is in an SST. All of the
-    files are known to have been there, so one that is missing is a loss, and not the end of the log."""
-    slots = asyncio.Semaphore(FETCHES)
+    """The same rows in the order in which they were committed."""
+    return concat([EMPTY, *[rows async for rows in replay_files(store, paths, ids, after_seq, runtime)]])
+
+
+async def replay_files(
+    store: ObjectStore, paths: Paths, ids: Sequence[int], after_seq: int, runtime: Runtime
+) -> AsyncGenerator[Rows, None]:
+    """The same rows, file by file. What is not newer than ``after_seq`` is in an SST. All of the files are known to have
+    been there, so one that is missing is a loss, and not the end of the log."""
 
     async def fetch(id: int) -> Rows:
-        async with slots:
-            rows = await read_file(store, paths, id, runtime)
+        rows = await read_file(store, paths, id, runtime)
         if rows is None:
-            raise DataError(
+            raise WalTruncated(
+                id,
                 f"Data error: wal truncated at wal file {id}: it was there and is gone, with all that was written to it. "
-                "Restore the file, or go back to a checkpoint; if a collector took it while this was reading, read again"
+                "Restore the file, or go back to a checkpoint; if a collector took it while this was reading, read again",
             )
         return newer_than(rows, after_seq)
 
-    return concat([EMPTY, *await asyncio.gather(*(fetch(id) for id in ids))])
+    pending: deque[asyncio.Task[Rows]] = deque()
+    at_once = 1
+    try:
+        for id in ids:
+            while len(pending) >= at_once:
+                rows = await pending.popleft()
+                at_once = max(1, min(2 * at_once, FETCHES, AHEAD_BYTES // max(1, rows.nbytes)))
+                yield rows
+            pending.append(asyncio.ensure_future(fetch(id)))
+        while pending:
+            yield await pending.popleft()
+    finally:
+        for task in pending:
+            task.cancel()
 
 
 def newer_than(rows: Rows, seq: int) -> Rows:

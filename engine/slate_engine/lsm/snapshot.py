@@ -10,23 +10,25 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import pairwise
-from typing import Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from slate_engine.format.arrow import COLUMNS, record_batch
-from slate_engine.format.columns import EMPTY, MERGE, TOMBSTONE, Bytes, Rows
+from slate_engine.format.columns import EMPTY, I64, MERGE, TOMBSTONE, U64, Bytes, Rows
 from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import ALL, UNBOUNDED, Bound, KeyRange
 from slate_engine.lsm.cuts import cut_keys
 from slate_engine.lsm.levels import Level, Levels
 from slate_engine.lsm.order import take
 from slate_engine.lsm.row import Row
-from slate_engine.lsm.table import Table, block_span, cut
+from slate_engine.lsm.table import Table, block_span
 from slate_engine.lsm.visible import MAX_SEQ, MergeOperator, fold, visible
+from slate_engine.runtime import Runtime
 from slate_engine.state.views import SstView
 
 WINDOW_BYTES = 64 << 20
@@ -38,7 +40,38 @@ GENTLE_PARTS = (64 << 10, 256 << 10, 1 << 20, 4 << 20, 8 << 20)
 LARGE_PARTS = (8 << 20,)
 PARTS_AHEAD = 2
 
+INLINE_BYTES = 2 << 20
+"""Less than this is merged at once: handing it to a thread would take longer."""
+
 Tables: TypeAlias = dict[Ulid, Table]
+
+
+class Part(NamedTuple):
+    """A range that is read at once, the tables that have rows in it, and about how many bytes it was to be."""
+
+    keys: KeyRange
+    tables: Tables
+    size: int
+
+
+class Unread(Enum):
+    UNREAD = "not in memory"
+
+
+UNREAD: Final = Unread.UNREAD
+"""The answer to a question that only the store can answer."""
+
+
+class InOrder(Protocol):
+    """Rows in memory as sorted runs, as they were when a scan began."""
+
+    def within(self, wanted: KeyRange) -> list[Rows]:
+        """Those of a range, a batch for each run, the newest first."""
+        ...
+
+    def marks(self, wanted: KeyRange) -> Iterable[tuple[Bytes, I64]]:
+        """Of each run, some keys of the range, and about how many bytes of rows there are from each to the next."""
+        ...
 
 
 class Memory(Protocol):
@@ -47,6 +80,8 @@ class Memory(Protocol):
     def rows(self) -> Rows: ...
 
     def versions(self, key: bytes, max_seq: int) -> Iterable[Row]: ...
+
+    async def in_order(self, runtime: Runtime | None) -> InOrder: ...
 
 
 class _KeysOnly:
@@ -58,29 +93,44 @@ class _KeysOnly:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``memory`` comes newest first, and all of it is newer than the levels."""
+    """``memory`` comes newest first, and all of it is newer than the levels. Without a ``runtime`` all that a scan has to do
+    is done on the event loop."""
 
     memory: tuple[Memory, ...]
     levels: Levels
     open_table: Callable[[SstView], Table]
     max_seq: int = MAX_SEQ
     operator: MergeOperator | None = None
+    runtime: Runtime | None = field(default=None, kw_only=True)
 
     def at(self, seq: int) -> Snapshot:
         """The same state as it was seen at ``seq``."""
         return replace(self, max_seq=min(seq, self.max_seq))
 
-    async def get(self, key: bytes, *, keep: bool = True) -> Row | None:
-        """What a reader sees of ``key``: a value row, or nothing. ``keep`` leaves the blocks it read in the cache."""
+    def peek(self, key: bytes) -> Row | Unread | None:
+        """What a reader sees of ``key``, if that is in memory; ``UNREAD`` if something has to be read first."""
         versions: list[Row] = []
         for memory in self.memory:
             if _reaches_base(versions, memory.versions(key, self.max_seq)):
                 return self._resolved(key, versions)
         for view in self.levels.of_key(key):
-            table = self.open_table(view)
-            found = table.cached_versions(key, self.max_seq)
+            found = self.open_table(view).cached_versions(key, self.max_seq)
             if found is None:
-                found = await table.versions(key, self.max_seq, keep=keep)
+                return UNREAD
+            if found and _reaches_base(versions, found):
+                break
+        return self._resolved(key, versions)
+
+    async def get(self, key: bytes, *, keep: bool = True) -> Row | None:
+        """What a reader sees of ``key``: a value row, or nothing. ``keep`` leaves the blocks it read in the cache."""
+        if (known := self.peek(key)) is not UNREAD:
+            return known
+        versions: list[Row] = []
+        for memory in self.memory:
+            if _reaches_base(versions, memory.versions(key, self.max_seq)):
+                return self._resolved(key, versions)
+        for view in self.levels.of_key(key):
+            found = await self.open_table(view).versions(key, self.max_seq, keep=keep)
             if found and _reaches_base(versions, found):
                 break
         return self._resolved(key, versions)
@@ -106,11 +156,14 @@ class Snapshot:
         Without ``values`` they are neither decoded nor merged, and are empty. If all keys of ``wanted`` begin with
         ``prefix``, SSTs whose filters know of no such key are not read."""
         pending: deque[asyncio.Task[Rows]] = deque()
+        # What comes into memory from now on is not for this scan: it has a sequence number that is not seen.
+        memory = [await each.in_order(self.runtime) for each in self.memory]
         try:
-            async with aclosing(self._parts(wanted, descending, parts, prefix)) as planned:
-                async for part, tables in planned:
-                    pending.append(asyncio.ensure_future(self._read(part, tables, values, descending)))
-                    if len(pending) > ahead:
+            async with aclosing(self._parts(wanted, memory, descending, parts, prefix)) as planned:
+                async for part in planned:
+                    pending.append(asyncio.ensure_future(self._read(part, memory, values, descending)))
+                    # To be ahead of what is in memory anyway is work that may not be wanted.
+                    while len(pending) > (ahead if part.tables else 0):
                         rows = await pending.popleft()
                         if len(rows):
                             yield rows
@@ -131,8 +184,13 @@ class Snapshot:
                 yield record_batch(rows, columns, large=large)
 
     async def _parts(
-        self, wanted: KeyRange, descending: bool, sizes: Sequence[int], prefix: bytes | None
-    ) -> AsyncGenerator[tuple[KeyRange, Tables], None]:
+        self,
+        wanted: KeyRange,
+        memory: Sequence[InOrder],
+        descending: bool,
+        sizes: Sequence[int],
+        prefix: bytes | None,
+    ) -> AsyncGenerator[Part, None]:
         """``wanted`` cut into ranges of about these many bytes each, with the tables that have rows in them."""
         for window in _ordered(self._windows(wanted), descending):
             tables = {view.sst.id: self.open_table(view) for view in self._views(window)}
@@ -140,14 +198,14 @@ class Snapshot:
                 tables = await _with_prefix(tables, prefix)
             maps = await asyncio.gather(*(table.blocks() for table in tables.values()))
             spans = [block_span(blocks, window) for blocks in maps]
-            cuts = cut_keys(
-                [blocks.first_keys.slice(*span) for blocks, span in zip(maps, spans, strict=True)],
-                [(blocks.ends - blocks.starts)[slice(*span)] for blocks, span in zip(maps, spans, strict=True)],
-                sizes,
-                backwards=descending,
-            )
-            for part in _ordered(_between(window, cuts), descending):
-                yield part, tables
+            marks: list[tuple[Bytes, I64 | U64]] = [
+                (blocks.first_keys.slice(*span), (blocks.ends - blocks.starts)[slice(*span)])
+                for blocks, span in zip(maps, spans, strict=True)
+            ]
+            marks += [mark for each in memory for mark in each.marks(window)]
+            cuts = cut_keys([keys for keys, _ in marks], [size for _, size in marks], sizes, backwards=descending)
+            for number, keys in enumerate(_ordered(_between(window, cuts), descending)):
+                yield Part(keys, tables, sizes[min(number, len(sizes) - 1)])
 
     def _views(self, wanted: KeyRange) -> list[SstView]:
         """The views in ``wanted``, from the newest level to the oldest."""
@@ -158,10 +216,18 @@ class Snapshot:
         cuts = cut_keys([level.lower_keys for level in levels], [level.sizes for level in levels], [WINDOW_BYTES])
         return list(_between(wanted, cuts))
 
-    async def _read(self, part: KeyRange, tables: Tables, values: bool, descending: bool) -> Rows:
-        views = [view for view in self._views(part) if view.sst.id in tables]
-        on_disk = await asyncio.gather(*(_read_view(view, tables[view.sst.id], part, values) for view in views))
-        in_memory = [cut(memory.rows(), part) for memory in self.memory]
+    async def _read(self, part: Part, memory: Sequence[InOrder], values: bool, descending: bool) -> Rows:
+        keys, tables, size = part
+        views = [view for view in self._views(keys) if view.sst.id in tables]
+        on_disk = await asyncio.gather(*(_read_view(view, tables[view.sst.id], keys, values) for view in views))
+        if self.runtime is None or size < INLINE_BYTES:
+            return self._seen(keys, memory, on_disk, values, descending)
+        return await self.runtime.run(self._seen, keys, memory, on_disk, values, descending)
+
+    def _seen(
+        self, wanted: KeyRange, memory: Sequence[InOrder], on_disk: Sequence[Rows], values: bool, descending: bool
+    ) -> Rows:
+        in_memory = [rows for each in memory for rows in each.within(wanted)]
         if not values:
             in_memory = [_keys_of(rows) for rows in in_memory]
         rows = visible([*in_memory, *on_disk], self.max_seq, self.operator if values else _KeysOnly())

@@ -33,7 +33,7 @@ class Tables:
         self.cache = Cache(CACHE_BYTES) if cache is None else cache
         self._store = store
         self._paths = paths
-        self._runtime = runtime
+        self.runtime = runtime
         self._policies = policies
         self._open: dict[Ulid, Table] = {}
 
@@ -53,7 +53,7 @@ class Tables:
         id = view.sst.id
         owner = int(manifest.owners[manifest.ssts.id.find(Ids.of([id]))[0]]) if manifest.external_dbs else -1
         paths = self._paths if owner < 0 else Paths(manifest.external_dbs[owner].path)
-        return Table(self._store, paths.compacted(id), view.sst, self.cache, self._runtime, self._policies)
+        return Table(self._store, paths.compacted(id), view.sst, self.cache, self.runtime, self._policies)
 
     def _forget_all_but(self, manifest: Manifest) -> None:
         """SSTs that a newer manifest does not show are not opened again; older snapshots open them anew if they must."""

@@ -2,15 +2,22 @@
 
 Under snapshot isolation a transaction loses when a key that it writes was committed by somebody else after it began; under
 serializable isolation also when a key or a range that it read was. A plain write counts as a transaction of its own, so
-what it committed is remembered as long as an open transaction could collide with it, and no longer.
+what it committed is remembered as long as an open transaction could collide with it, and no longer. One that stays open
+while more is committed than is worth remembering loses: whether it did collide, nobody knows any more.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from slate_engine.format.key_range import KeyRange
+
+MOST_BYTES = 256 << 20
+"""Of keys that were written while a transaction was open. More are not remembered for the sake of one that takes so long."""
+ENTRY_BYTES = 200
+"""What remembering a key takes beside the key itself."""
 
 
 @dataclass(eq=False)
@@ -24,46 +31,86 @@ class Transaction:
 
 
 class Transactions:
-    """The open transactions of one writer, and the commits that they could collide with."""
+    """The open transactions of one writer, and the commits that they could collide with. Both are in the order of their
+    sequence numbers, so that what is not needed any more is always at the front."""
 
-    def __init__(self) -> None:
-        self._open: set[Transaction] = set()
-        self._committed: dict[bytes, int] = {}
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._open: OrderedDict[Transaction, None] = OrderedDict()
+        self._abandoned: deque[Transaction] = deque()
+        self._committed: OrderedDict[bytes, int] = OrderedDict()
+        self._forgotten_seq = 0
+        """Up to here commits have been forgotten although somebody could have collided with them."""
 
     def begin(self, seq: int) -> Transaction:
+        self._end_abandoned()
         transaction = Transaction(seq)
-        self._open.add(transaction)
+        self._open[transaction] = None
         return transaction
 
     def end(self, transaction: Transaction) -> None:
         """Forget a transaction that has committed or been rolled back. Ending it again changes nothing."""
-        self._open.discard(transaction)
-        self._forget_old_commits()
+        self._open.pop(transaction, None)
+        oldest = self._oldest_seq()
+        if oldest is None:
+            self._committed.clear()
+            self._bytes = 0
+            return
+        while self._committed and next(iter(self._committed.values())) <= oldest:
+            self._forget_one()
+
+    def abandon(self, transaction: Transaction) -> None:
+        """Somebody has thrown a transaction away. Python may notice that in any thread, and while we look through what was
+        committed, so it is only noted here, and ended later."""
+        self._abandoned.append(transaction)
+
+    def _end_abandoned(self) -> None:
+        while self._abandoned:
+            self.end(self._abandoned.popleft())
 
     def conflict(self, transaction: Transaction) -> bytes | None:
         """A key over which this transaction has lost, if there is one."""
         started, committed = transaction.started_seq, self._committed
+        unknown = started < self._forgotten_seq
         for key in (*transaction.writes, *transaction.reads):
-            if committed.get(key, 0) > started:
+            if unknown or committed.get(key, 0) > started:
                 return key
         if transaction.ranges:
-            for key, seq in committed.items():
-                if seq > started and any(key in read for read in transaction.ranges):
+            if unknown:
+                return b""
+            for key in reversed(committed):
+                if committed[key] <= started:
+                    break
+                if any(key in read for read in transaction.ranges):
                     return key
         return None
 
     def committed(self, keys: Iterable[bytes], seq: int) -> None:
         """Remember that these keys were written at ``seq``, if any open transaction could still care."""
-        if self._open:
-            self._committed.update(dict.fromkeys(keys, seq))
+        self._end_abandoned()
+        if not self._open:
+            return
+        committed = self._committed
+        for key in keys:
+            if key in committed:
+                committed.move_to_end(key)
+            else:
+                self._bytes += len(key) + ENTRY_BYTES
+            committed[key] = seq
+        while self._bytes > self._most_bytes:
+            self._forgotten_seq = self._forget_one()
 
     def min_seq(self) -> int | None:
         """The oldest state that an open transaction sees."""
-        return min((transaction.started_seq for transaction in self._open), default=None)
+        self._end_abandoned()
+        return self._oldest_seq()
 
-    def _forget_old_commits(self) -> None:
-        oldest = self.min_seq()
-        if oldest is None:
-            self._committed.clear()
-        elif len(self._committed) > 1024:
-            self._committed = {key: seq for key, seq in self._committed.items() if seq > oldest}
+    def _oldest_seq(self) -> int | None:
+        return next((transaction.started_seq for transaction in self._open), None)
+
+    def _forget_one(self) -> int:
+        """Forget the oldest commit; its sequence number."""
+        key, seq = self._committed.popitem(last=False)
+        self._bytes -= len(key) + ENTRY_BYTES
+        return seq

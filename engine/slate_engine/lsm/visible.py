@@ -21,9 +21,9 @@ from slate_engine.lsm.order import (
     first_of_key,
     is_strictly_ascending,
     key_order,
+    newest_first,
     run_bounds,
     take,
-    take_bytes,
 )
 from slate_engine.lsm.row import Row, row_at
 
@@ -122,7 +122,4 @@ def sort_versions(rows: Rows) -> Rows:
     """Rows in commit order (a WAL, a memtable) as a sorted run: key ascending, newest version first."""
     if len(rows) < 2:
         return rows
-    # Turned round, the newest version of a key is the first of its equals, and the sort keeps equals in their order.
-    turned = np.arange(len(rows) - 1, -1, -1)
-    order = key_order(take_bytes(rows.keys, turned), np.arange(len(rows) + 1))
-    return take(rows, turned[order])
+    return take(rows, newest_first(rows.keys))

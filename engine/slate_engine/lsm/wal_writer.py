@@ -4,8 +4,11 @@ Commits that come while a file is being written share the next one (group commit
 for its rows, when it is large enough, or when its first row has waited for the flush interval. The files carry consecutive
 ids and are created if absent: an id that is taken means that another writer has come.
 
-Up to ``max_parallel`` files are under way at once. Rows are acknowledged when their own file is stored, as RFC-0001 has it;
-what counts for replay is the id up to which all files are stored.
+Up to ``max_parallel`` files are under way at once. Rows are acknowledged when their own file is stored *and all before it
+are*. RFC-0001 proposes to acknowledge each as soon as it is stored, and to have the next writer look behind gaps; but the
+original's readers and writers end at a gap, or refuse the log, so after a crash an acknowledged row behind one would be gone
+for them. What a crash leaves behind a gap was never acknowledged. The next writer of ours fills the gap with an empty file;
+the original cannot, and refuses a log that it would have to read across one ("wal truncated") until that is done.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from slate_engine.errors import ClosedError, CloseReason, Error
 from slate_engine.format.columns import Rows
 from slate_engine.format.sst_meta import Codec
 from slate_engine.format.wal import build_wal_sst
+from slate_engine.lsm.loops import Loop
+from slate_engine.lsm.memtable import OBJECT_OVERHEAD
 from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.row import Row
 from slate_engine.lsm.tenure import Tenure
@@ -35,14 +40,16 @@ class WalFile:
 
     def __init__(self, opened: float) -> None:
         self.rows: list[Row] = []
+        """Until they are encoded."""
         self.bytes = 0
+        self.last_seq = 0
         self.opened = opened
         self.wanted = False
         self.stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
-    def last_seq(self) -> int:
-        return self.rows[-1].seq
+    def memory_bytes(self) -> int:
+        return self.bytes + OBJECT_OVERHEAD * len(self.rows)
 
     def fail(self, error: Error) -> None:
         if not self.stored.done():
@@ -83,6 +90,7 @@ class WalWriter:
         self._closing = False
         self._error: Error | None = None
         self.outage = Outage(self._runtime, "writing the log")
+        self._loop = Loop("writing the log", self._runtime)
         self.files_stored = 0
         self.bytes_stored = 0
         self.last_stored_id = next_id - 1
@@ -98,6 +106,7 @@ class WalWriter:
             file = self._current = WalFile(self._runtime.monotonic())
             self._wake.set()
         file.rows += rows
+        file.last_seq = rows[-1].seq
         file.bytes += sum(len(row.key) + len(row.value) + 32 for row in rows)
         if file.bytes >= self._max_bytes:
             self._wake.set()
@@ -109,17 +118,31 @@ class WalWriter:
             file.wanted = True
             self._wake.set()
 
-    async def flush(self) -> None:
-        """Wait until everything appended so far is stored."""
-        files = [*self._under_way.values()]
-        if self._current is not None:
+    def hurry(self) -> None:
+        """What has gathered is written as soon as its turn has come, whoever waits for it."""
+        if self._current is not None and not self._current.wanted:
             self._current.wanted = True
             self._wake.set()
-            files.append(self._current)
-        for file in files:
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the rows that are not stored yet."""
+        gathering = 0 if self._current is None else self._current.memory_bytes
+        return gathering + sum(file.memory_bytes for file in self._under_way.values())
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is stored."""
+        self.hurry()
+        for file in self._waiting:
             await asyncio.shield(file.stored)
         if self._error is not None:
             raise self._error
+
+    @property
+    def _waiting(self) -> list[WalFile]:
+        """Files that are not acknowledged yet, one of which may be gathering rows."""
+        current = [] if self._current is None else [self._current]
+        return [*self._under_way.values(), *self._stored_ahead.values(), *current]
 
     async def close(self) -> None:
         """Stop. What is not stored by now never will be; call :meth:`flush` before."""
@@ -132,28 +155,35 @@ class WalWriter:
         """Nothing more may be written: everything that waits fails with ``error``."""
         if self._error is None:
             self._error = error
-            for file in [*self._under_way.values(), *([self._current] if self._current else [])]:
+            for file in self._waiting:
                 file.fail(error)
             self._task.cancel()
 
     async def _run(self) -> None:
         writes: set[asyncio.Task[None]] = set()
         try:
-            while True:
-                await self._until_due()
-                await self._until_in_window()
-                file = self._current
-                if file is None:
-                    continue
-                self._current = None
-                id, self._next_id = self._next_id, self._next_id + 1
-                self._under_way[id] = file
-                write = asyncio.ensure_future(self._write(id, file))
-                writes.add(write)
-                write.add_done_callback(writes.discard)
+            with self._loop.running():
+                while True:
+                    await self._until_due()
+                    await self._until_in_window()
+                    file = self._current
+                    if file is None:
+                        continue
+                    self._current = None
+                    id, self._next_id = self._next_id, self._next_id + 1
+                    self._under_way[id] = file
+                    write = asyncio.ensure_future(self._write(id, file))
+                    writes.add(write)
+                    write.add_done_callback(writes.discard)
+        except Exception as defect:
+            self._break_down(defect)
         finally:
             for write in writes:
                 write.cancel()
+
+    def _break_down(self, defect: Exception) -> None:
+        log.error("writing the log failed", exc_info=defect)
+        self._failed(ClosedError(f"the WAL writer broke down: {defect!r}", CloseReason.PANIC))
 
     async def _until_due(self) -> None:
         while True:
@@ -168,7 +198,7 @@ class WalWriter:
                     if wait <= 0:
                         return
             try:
-                await asyncio.wait_for(self._wake.wait(), wait)
+                await self._loop.rest(asyncio.wait_for(self._wake.wait(), wait), wait)
             except TimeoutError:
                 return
 
@@ -180,19 +210,20 @@ class WalWriter:
             await self._moved.wait()
 
     async def _write(self, id: int, file: WalFile) -> None:
-        try:
-            await self._store_file(id, file)
-        except Error as error:
-            self._failed(error)
-        except Exception as defect:
-            log.exception("writing WAL file %d failed", id)
-            self._failed(ClosedError(f"the WAL writer broke down: {defect!r}", CloseReason.PANIC))
-        else:
-            self._note_stored(id, file)
+        with self._loop.running():
+            try:
+                await self._store_file(id, file)
+            except Error as error:
+                self._failed(error)
+            except Exception as defect:
+                self._break_down(defect)
+            else:
+                self._note_stored(id, file)
 
     async def _store_file(self, id: int, file: WalFile) -> None:
         key = self._paths.wal(id)
         data = await self._encode(file.rows)
+        file.rows = []
         unsure = False
 
         async def put() -> None:
@@ -230,9 +261,9 @@ class WalWriter:
         while (done := self._stored_ahead.pop(self.last_stored_id + 1, None)) is not None:
             self.last_stored_id += 1
             self.durable_seq = max(self.durable_seq, done.last_seq)
+            if not done.stored.done():
+                done.stored.set_result(None)
         self._moved.set()
-        if not file.stored.done():
-            file.stored.set_result(None)
         self._advanced()
 
 

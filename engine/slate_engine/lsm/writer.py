@@ -9,10 +9,11 @@ rows into the memtable, rows into the WAL. Everything slow happens beside it: th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from contextlib import aclosing
 
 from slate_engine.errors import ClosedError, CloseReason, InvalidError, UnavailableError
+from slate_engine.format.columns import Rows
 from slate_engine.lsm.commit import Change, commit_rows
 from slate_engine.lsm.committed import Commit
 from slate_engine.lsm.fencing import Claim, claim_database
@@ -21,11 +22,12 @@ from slate_engine.lsm.l0_room import has_room, l0_count
 from slate_engine.lsm.live_database import LiveDatabase
 from slate_engine.lsm.live_state import FrozenMemtable
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.row import Row
+from slate_engine.lsm.replay import replay_files
 from slate_engine.lsm.segments import Segments
 from slate_engine.lsm.tally import Tally
 from slate_engine.lsm.transactions import Transaction
 from slate_engine.lsm.undisturbed import undisturbed
+from slate_engine.lsm.visible import MAX_SEQ
 from slate_engine.lsm.wal_writer import WalFile, WalWriter
 from slate_engine.lsm.writer_options import WriterOptions
 
@@ -38,8 +40,8 @@ class Writer(LiveDatabase):
 
     def __init__(self, files: DatabaseFiles, options: WriterOptions, claim: Claim) -> None:
         super().__init__(files, options, claim)
-        self._last_seq = max([claim.manifest.last_l0_seq, *(row.seq for row in claim.replayed)])
-        self._tick = max([claim.manifest.last_l0_clock_tick, *(row.create_ts for row in claim.replayed)])
+        self._last_seq = claim.manifest.last_l0_seq
+        self._tick = claim.manifest.last_l0_clock_tick
         self._segments = Segments(options.extractor, (segment.prefix for segment in claim.manifest.segments))
         self._replaying = False
         self._bytes_written = self._turn_began = 0
@@ -55,12 +57,18 @@ class Writer(LiveDatabase):
                 failed=self.stop,
             )
         self._flusher = Flusher(self, files, options)
-        self._take_replayed(claim.replayed)
 
     @classmethod
     async def open(cls, files: DatabaseFiles, options: WriterOptions) -> Writer:
         """Take the database over from whoever writes it now, creating it if there is none."""
-        return cls(files, options, await claim_database(files, options))
+        claim = await claim_database(files, options)
+        writer = cls(files, options, claim)
+        try:
+            await writer._replay(claim.wal_ids)
+        except BaseException as failure:
+            writer.stop(ClosedError(f"the log could not be replayed: {failure!r}", CloseReason.UNKNOWN))
+            raise
+        return writer
 
     # --- writing -------------------------------------------------------------------------------------------------
 
@@ -82,9 +90,14 @@ class Writer(LiveDatabase):
                 "Invalid error: invalid sequence number, must be greater than the current max. "
                 f"provided=`{seq}`, current=`{self._last_seq}`"
             )
+        seq = seq or self._last_seq + 1
+        if seq >= MAX_SEQ:
+            raise InvalidError(
+                f"Invalid error: invalid sequence number, must be less than {MAX_SEQ}: nothing could be written after it; "
+                f"give a smaller one. current=`{self._last_seq}`"
+            )
         if transaction is not None:
             self.check_conflict(transaction)
-        seq = seq or self._last_seq + 1
         now = max(self._runtime.now_ms(), self._tick)
         active = self.state.active
         before = active.payload_bytes
@@ -102,10 +115,13 @@ class Writer(LiveDatabase):
         return Commit(self, seq, now, file)
 
     def _memtable_is_full(self) -> bool:
-        if self.state.active.payload_bytes >= self._options.l0_sst_size_bytes:
+        if self._is_large_enough():
             return True
         wal = self._wal
         return wal is not None and wal.last_stored_id - self.state.replay_after >= self._options.max_wal_files
+
+    def _is_large_enough(self) -> bool:
+        return self.state.active.payload_bytes >= self._options.l0_sst_size_bytes
 
     def freeze(self) -> None:
         """Close the active memtable for writing and have it flushed."""
@@ -139,8 +155,13 @@ class Writer(LiveDatabase):
         """Whether level 0 can take one more SST, or has to be compacted first."""
         return has_room(self.state.manifest.trees, self._options.l0_max_ssts, self._options.l0_max_ssts_per_key)
 
+    @property
+    def unflushed_bytes(self) -> int:
+        """The memory that is taken by rows on their way to level 0, and to the log."""
+        return self.state.unflushed_bytes + (self._wal.memory_bytes if self._wal is not None else 0)
+
     def _must_wait(self) -> bool:
-        return self.state.unflushed_bytes >= self._options.max_unflushed_bytes
+        return self.unflushed_bytes >= self._options.max_unflushed_bytes
 
     async def _wait_for_room(self) -> None:
         self._waits_for_room += 1
@@ -149,8 +170,12 @@ class Writer(LiveDatabase):
     def _has_room(self) -> bool:
         if self._error is not None or not self._must_wait():
             return True
-        # Whoever waited before us may have filled the memtable that came after the flush: that has to go, too.
-        self.freeze()
+        # A flush under way will make room. After the last one, the memtable that came after it has to go, too; and so has
+        # what the log holds back, even if flushing it is left to the user: he waits himself.
+        if self.pending is None:
+            self.freeze()
+        if self._wal is not None:
+            self._wal.hurry()
         return False
 
     # --- durability ----------------------------------------------------------------------------------------------
@@ -219,17 +244,38 @@ class Writer(LiveDatabase):
 
     # --- the beginning and the end -------------------------------------------------------------------------------
 
-    def _take_replayed(self, rows: Iterable[Row]) -> None:
-        """What the WAL held goes back into memory, and on to L0 if it is much. A memtable ends between commits only: L0 is
-        taken to hold every row of the last sequence number that it holds, and nobody would look for the others."""
+    async def _replay(self, wal_ids: range) -> None:
+        """What the WAL held goes back into memory, and on to L0 if it is much, file by file: to open a database takes no
+        more memory than to write it."""
+        files = self._files
+        store = files.wal_store or files.store
         self._replaying = True
-        for _, commit in groupby(rows, key=lambda row: row.seq):
-            whole = list(commit)
-            self._segments.add(row.key for row in whole)
-            self.state.active.insert(whole)
-            if self.state.active.payload_bytes >= self._options.l0_sst_size_bytes:
-                self.freeze()
+        async with aclosing(replay_files(store, files.paths, wal_ids, self._last_seq, self._runtime)) as replayed:
+            async for rows in replayed:
+                if not len(rows):
+                    continue
+                if self._must_wait() and self.state.active.last_seq != int(rows.seq[0]):
+                    # Level 0 without room is not waited for: who compacts it may only come when the database is open.
+                    await self.until(lambda: self._has_room() or not self.has_l0_room)
+                self.check_open()
+                self._take_replayed(rows)
+        if self._is_large_enough():
+            self.freeze()
         self._replaying = False
+
+    def _take_replayed(self, rows: Rows) -> None:
+        """A memtable ends between commits only: L0 is taken to hold every row of the last sequence number that it holds, and
+        nobody would look for the others."""
+        self._segments.add(rows.keys)
+        start = 0
+        while start < len(rows):
+            if self._is_large_enough() and self.state.active.last_seq != int(rows.seq[start]):
+                self.freeze()
+            start = self.state.active.take_commits(rows, start, self._options.l0_sst_size_bytes)
+        self._last_seq = max(self._last_seq, int(rows.seq.max()))
+        self._tick = max(self._tick, int(rows.create_ts.max()))
+        if self._wal is not None:
+            self._wal.durable_seq = self._last_seq
 
     async def close(self, *, flush_memtable: bool = False, flush_wal: bool = True) -> None:
         """Make durable what was committed, and stop."""

@@ -14,22 +14,25 @@ from datetime import UTC, datetime
 from slate_engine.errors import InvalidError
 from slate_engine.state.manifest import Manifest
 
-_TEXT = re.compile(r"destroyed_at_s=([0-9]{1,19})(;deleting)?(?:;was=(.*))?", re.DOTALL)
+_TEXT = re.compile(r"destroyed_at_s=([0-9]{1,19})(?:;returning_s=([0-9]{1,19}))?(;deleting)?(?:;was=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """When the database was destroyed, and what its extractor's name was. From ``deleting`` on there is no way back."""
+    """When the database was destroyed, and what its extractor's name was. From ``deleting`` on there is no way back.
+    ``returning_s`` is when somebody began to bring it back."""
 
     destroyed_at_s: int
     extractor_name: str | None = None
     deleting: bool = False
+    returning_s: int | None = None
 
     @property
     def text(self) -> str:
+        returning = "" if self.returning_s is None else f";returning_s={self.returning_s}"
         deleting = ";deleting" if self.deleting else ""
         was = "" if self.extractor_name is None else f";was={self.extractor_name}"
-        return f"destroyed_at_s={self.destroyed_at_s}{deleting}{was}"
+        return f"destroyed_at_s={self.destroyed_at_s}{returning}{deleting}{was}"
 
     @staticmethod
     def of(manifest: Manifest) -> Tombstone | None:
@@ -37,7 +40,10 @@ class Tombstone:
         if manifest.initialized or manifest.segment_extractor_name is None:
             return None
         found = _TEXT.fullmatch(manifest.segment_extractor_name)
-        return None if found is None else Tombstone(int(found[1]), found[3], found[2] is not None)
+        if found is None:
+            return None
+        returning_s = None if found[2] is None else int(found[2])
+        return Tombstone(int(found[1]), found[4], found[3] is not None, returning_s)
 
 
 class Destroyed(InvalidError):

@@ -75,14 +75,17 @@ OPTIONS = [
     ),
 ]
 
-_SECRET = frozenset(option.name for option in OPTIONS if option.secret)
-PASSED_ON = "fsspec."
-"""Options of other fsspec file systems are their own: ``fsspec.host`` is handed on as ``host``."""
 _ENDPOINTS = {
     S3: ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     GCS: ("GOOGLE_BASE_URL", "STORAGE_EMULATOR_HOST"),
     AZURE: ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
+_SECRET = frozenset(option.name for option in OPTIONS if option.secret)
+_OPEN = frozenset(
+    name.lower() for option in OPTIONS if not option.secret for name in (option.name, *option.variables)
+) | frozenset(variable.lower() for variables in _ENDPOINTS.values() for variable in variables)
+PASSED_ON = "fsspec."
+"""Options of other fsspec file systems are their own: ``fsspec.host`` is handed on as ``host``."""
 _PREFIXES = {S3: "AWS_", GCS: "GOOGLE_", AZURE: "AZURE_"}
 
 
@@ -122,6 +125,11 @@ class Options:
             if len(value) > 3 and (name in _SECRET or name.startswith(PASSED_ON)):
                 text = text.replace(value, "***")
         return text
+
+
+def may_be_shown(name: str) -> bool:
+    """Whether the value of an option, by any of its names, is fit for everybody. Of one that nobody knows, it is not."""
+    return name.lower() in _OPEN
 
 
 def resolve(service: str, given: Mapping[str, str] | None, environment: Mapping[str, str]) -> Options:

@@ -89,7 +89,8 @@ class Conflict(UnavailableError):
 
 
 class Denied(InvalidError):
-    """The store refused the credentials or the permission."""
+    """The store refused the credentials or the permission. Nothing was carried out. Where a database is opened that is an
+    error of the caller's; a writer that was let in before waits for a while (:mod:`slate_engine.lsm.outage`)."""
 
 
 class StoreUnavailable(UnavailableError):

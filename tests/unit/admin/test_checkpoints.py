@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from slate_engine.admin import checkpoints
 from slate_engine.admin.checkpoints import (
     CheckpointOptions,
     create_checkpoint,
@@ -17,6 +18,8 @@ from slate_engine.admin.checkpoints import (
 )
 from slate_engine.admin.destroying import destroy_softly
 from slate_engine.errors import InvalidError
+from slate_engine.lsm.paths import Paths
+from slate_engine.lsm.replay import wal_frontier
 from slate_engine.runtime import SystemRuntime, uuid4
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
 from slate_engine.state.commit import NothingStored
@@ -24,7 +27,7 @@ from slate_engine.state.manifest import Checkpoint, Manifest
 from slate_engine.state.tombstone import Destroyed
 from slate_engine.store.files import FileStore
 from slate_engine.store.memory import MemoryStore
-from slate_engine.store.protocol import OVERWRITE, Buffer, Object, PutMode
+from slate_engine.store.protocol import OVERWRITE, Buffer, Object, ObjectStore, PutMode
 from tests.simulation.loop import EPOCH_MS, SimulatedRuntime, simulate
 from tests.unit.admin.workshop import CountingStore, Database, scan
 
@@ -135,6 +138,32 @@ def test_only_with_the_whole_log_does_it_hold_what_no_manifest_knows_of() -> Non
         assert await scan(await db.files.checkpoint("as the manifest has it")) == {}
         assert await scan(await db.files.checkpoint("whole")) == {b"a": b"1", b"b": b"2"}
         assert await db.values() == {b"a": b"1", b"b": b"2", b"c": b"3"}
+
+    simulate(scenario, 1)
+
+
+def test_a_collected_part_of_the_log_is_not_taken_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was flushed and collected after we had looked at the manifest, and before we listed the log."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await database(runtime)
+        await db.log(1, {b"a": b"1"})
+        await db.log(2, {b"b": b"2"})
+        looks: list[int] = []
+
+        async def late(store: ObjectStore, paths: Paths, after: int) -> int:
+            looks.append(after)
+            if len(looks) == 1:
+                rows = db.rows({b"a": b"1", b"b": b"2"})
+                await db.publish(await db.upload(rows), db.seq, wal_id=2)
+                await db.log(3, {b"c": b"3"})
+                await store.delete([paths.wal(1), paths.wal(2)])
+            return await wal_frontier(store, paths, after)
+
+        monkeypatch.setattr(checkpoints, "wal_frontier", late)
+        await create_checkpoint(db.files, CheckpointOptions(name="whole", whole_log=True))
+        assert await scan(await db.files.checkpoint("whole")) == {b"a": b"1", b"b": b"2", b"c": b"3"}
+        assert looks == [0, 2]
 
     simulate(scenario, 1)
 

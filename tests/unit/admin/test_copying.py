@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import pytest
@@ -12,6 +13,7 @@ from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint,
 from slate_engine.admin.cloning import CloneSource, create_clone
 from slate_engine.admin.copying import HOLD_MS, copy_database
 from slate_engine.admin.destroying import destroy_hard
+from slate_engine.admin.transfers import Transfer
 from slate_engine.errors import DataError, InvalidError
 from slate_engine.gc.collector import collect_once
 from slate_engine.lsm.reading import DatabaseFiles
@@ -75,6 +77,19 @@ def test_of_a_checkpoint_and_to_another_store() -> None:
     simulate(scenario, 1)
 
 
+def test_to_a_bucket_of_the_same_name_elsewhere() -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        clone = await clone_of_parent(runtime)
+        elsewhere = Database(MemoryStore(runtime), runtime, "clone")
+        assert elsewhere.store.url == clone.store.url
+        await copy_database(clone.files, elsewhere.files)
+        assert await elsewhere.values() == CLONES
+        with pytest.raises(InvalidError, match="to itself, nor to where a database stands already"):
+            await copy_database(clone.files, elsewhere.files)
+
+    simulate(scenario, 1)
+
+
 def test_what_is_refused() -> None:
     async def scenario(runtime: SimulatedRuntime) -> None:
         db = await parent(runtime)
@@ -102,6 +117,7 @@ def test_what_is_given_up_can_be_destroyed() -> None:
         assert len(await destroy_hard(beside(clone, "copy").files)) == 6  # five objects, and the mark
         assert await names(clone.store, "copy/") == []
         assert await clone.values() == CLONES
+        assert await list_checkpoints(clone.files) == []
 
     simulate(scenario, 1)
 
@@ -116,6 +132,13 @@ def test_a_copy_that_fails_says_why_and_holds_nothing() -> None:
         assert await list_checkpoints(clone.files) == []
         with pytest.raises(CheckpointMissing):
             await copy_database(clone.files, beside(clone, "copy").files, A)
+
+        async def strangers_error(transfers: Sequence[Transfer], done: Callable[[], None]) -> None:
+            raise OSError("no executor is left")
+
+        with pytest.raises(OSError, match="no executor"):
+            await copy_database(clone.files, beside(clone, "copy").files, move=strangers_error)
+        assert await list_checkpoints(clone.files) == []
 
     simulate(scenario, 1)
 

@@ -15,13 +15,19 @@ from slate_engine.errors import Fenced, InvalidError
 from slate_engine.gc.collector import Collector, collect_once
 from slate_engine.gc.options import GcOptions, Task, dry
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.compaction.commit import take_epoch
+from slate_engine.lsm.compaction.guard import check_nobody_works
 from slate_engine.lsm.reader import Reader, ReaderOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import NotInitialized
 from slate_engine.state.commit import NothingStored
-from slate_engine.state.destroy import InvalidDeletion, NotDestroyed, claimed_for_deletion
+from slate_engine.state.destroy import (
+    InvalidDeletion,
+    NotDestroyed,
+    claimed_for_deletion,
+)
 from slate_engine.state.manifest import Checkpoint, Manifest
 from slate_engine.state.tombstone import Destroyed, Tombstone, check_alive
 from slate_engine.store.memory import MemoryStore
@@ -44,7 +50,7 @@ async def everything(store: ObjectStore, prefix: str = "parent/") -> list[str]:
 
 @pytest.mark.parametrize("name", [None, "", "mine", "odd;was=destroyed_at_s=7;deleting"])
 def test_the_mark_holds_whatever_the_extractor_was_called(name: str | None) -> None:
-    for tombstone in (Tombstone(5, name), Tombstone(5, name, deleting=True)):
+    for tombstone in (Tombstone(5, name), Tombstone(5, name, deleting=True), Tombstone(5, name, returning_s=7)):
         manifest = Manifest(initialized=False, segment_extractor_name=tombstone.text)
         assert Tombstone.of(manifest) == tombstone
         with pytest.raises(Destroyed):
@@ -391,3 +397,16 @@ def test_of_deleting_and_undeleting_at_once_only_one_happens(seed: int) -> None:
             assert await everything(db.store) == []
 
     simulate(scenario, seed)
+
+
+def test_a_compactor_of_ours_works_on_what_was_brought_back_at_once() -> None:
+    """Destroying took the compactor's epoch. That was us, and not a stranger for whose silence one would have to wait."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        await take_epoch(db.files, db.books)
+        await destroy_softly(db.files)
+        await undelete(db.files)
+        await check_nobody_works(db.files, db.books)
+
+    simulate(scenario, 1)

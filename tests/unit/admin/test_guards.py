@@ -161,7 +161,7 @@ def without_final_checkpoints(patch: Patch) -> None:
 
 def without_the_log(patch: Patch) -> None:
     async def none_known(files: DatabaseFiles) -> int:
-        return 0
+        return (await files.manifests.read_latest()).value.replay_after_wal_id
 
     patch.setattr(checkpoints, "_log_end", none_known)
 
@@ -325,8 +325,8 @@ async def checkpoint_in_the_last_moment(runtime: SimulatedRuntime) -> None:
 
 
 def with_a_look_beforehand_only(patch: Patch) -> None:
-    def claimed(manifest: Manifest, *, now_ms: int) -> Manifest:
-        return claimed_for_deletion(replace(manifest, checkpoints=()), now_ms=now_ms)
+    def claimed(manifest: Manifest, *, now_ms: int, destroyed_at_s: int | None) -> Manifest:
+        return claimed_for_deletion(replace(manifest, checkpoints=()), now_ms=now_ms, destroyed_at_s=destroyed_at_s)
 
     patch.setattr(destroying, "claimed_for_deletion", claimed)
 
@@ -352,8 +352,8 @@ async def brought_back_half_deleted(runtime: SimulatedRuntime) -> None:
 
 
 def with_a_way_back(patch: Patch) -> None:
-    def claimed(manifest: Manifest, *, now_ms: int) -> Manifest:
-        marked = claimed_for_deletion(manifest, now_ms=now_ms)
+    def claimed(manifest: Manifest, *, now_ms: int, destroyed_at_s: int | None) -> Manifest:
+        marked = claimed_for_deletion(manifest, now_ms=now_ms, destroyed_at_s=destroyed_at_s)
         tombstone = Tombstone.of(marked)
         assert tombstone is not None
         return replace(marked, segment_extractor_name=replace(tombstone, deleting=False).text)

@@ -75,3 +75,16 @@ async def test_operands_of_one_batch_live_equally_long(kit: Any) -> None:
         assert kind == "Invalid"
         assert message.startswith("Invalid error: only one merge TTL per-key allowed in a batch")
         assert await kit.rows(db) == []
+
+
+async def test_operands_that_have_expired_before_they_are_flushed(kit: Any) -> None:
+    """Then there is nothing to write to an SST, and the writer goes on."""
+    lib = kit.lib
+    async with kit.db(kit.memory(), merge_operator=kit.joining()) as db:
+        past = lib.MergeOptions(ttl=lib.Ttl.EXPIRE_AT_MILLIS(1))
+        await db.merge_with_options(b"m", b"x", past, lib.WriteOptions())
+        await db.flush_with_options(lib.FlushOptions(flush_type=lib.FlushType.MEM_TABLE))
+        assert await db.get(b"m") is None
+        await db.put(b"a", b"1")
+        await db.flush_with_options(lib.FlushOptions(flush_type=lib.FlushType.MEM_TABLE))
+        assert await db.get(b"a") == b"1"

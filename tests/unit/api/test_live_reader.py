@@ -74,7 +74,8 @@ async def test_only_a_managed_reader_writes(kit: Any) -> None:
         (checkpoint,) = await admin.list_checkpoints(None)
         assert checkpoint.manifest_id == before + 1
         assert checkpoint.name is None
-        assert 599 <= checkpoint.expire_time_secs - checkpoint.create_time_secs <= 601
+        # Ours lasts a minute longer: the clock of whoever collects it may be ahead.
+        assert 599 <= checkpoint.expire_time_secs - checkpoint.create_time_secs <= 661
     assert await admin.list_checkpoints(None) == []
 
 

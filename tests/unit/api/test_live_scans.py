@@ -242,3 +242,27 @@ async def test_random_histories_read_alike(original: Any, ours: Any, seed: int) 
         return seen
 
     assert await observed(ours) == await observed(original)
+
+
+async def test_a_scan_leaves_others_their_turns(ours: Any) -> None:
+    """Whoever takes batch after batch never waits for anything once they are in memory."""
+    async with ours.db() as db:
+        batch = ours.lib.WriteBatch()
+        for i in range(60_000):
+            batch.put(b"%06d" % i, b"x" * 100)
+        await db.write(batch)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.ensure_future(others())
+        seen, iterator = [], await db.scan(ours.between(None, None))
+        while await iterator.next_batch(4096):
+            seen.append(turns)
+        beside.cancel()
+        assert len(seen) >= 14
+        assert len(set(seen)) == len(seen), "somebody had to wait for more than one batch"

@@ -233,3 +233,25 @@ async def test_an_abandoned_transaction_holds_nothing(ours: Any) -> None:
         gc.collect()
         assert writer.retained_seq(2) == 2
         assert not writer._transactions._open
+
+
+async def test_a_transaction_is_abandoned_while_another_looks_for_conflicts(ours: Any) -> None:
+    """Python collects garbage between any two steps."""
+
+    class Meanwhile:
+        def __contains__(self, key: bytes) -> bool:
+            abandoned.clear()
+            return False
+
+    async with ours.db() as db:
+        abandoned = [await db.begin(ours.lib.IsolationLevel.SNAPSHOT)]
+        await db.put(b"a", b"1")
+        await db.put(b"b", b"2")
+        transaction = await db.begin(ours.lib.IsolationLevel.SERIALIZABLE_SNAPSHOT)
+        await db.put(b"c", b"3")
+        await transaction.put(b"d", b"4")
+        transaction._transaction.ranges.append(Meanwhile())
+        await transaction.commit()
+        assert not abandoned
+        assert db._writer.retained_seq(9) == 9
+        assert await db.get(b"d") == b"4"

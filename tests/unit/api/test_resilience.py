@@ -72,6 +72,24 @@ async def test_a_scan_goes_on_in_the_objects_that_replaced_its_own(ours: Any, de
         assert rows == (before[::-1] if descending else before)
 
 
+@pytest.mark.parametrize("durable_only", [False, True])
+async def test_so_do_those_of_snapshots_and_transactions(ours: Any, durable_only: bool) -> None:
+    memory = MemoryStore(RUNTIME)
+    options = ours.scan_options(durable=durable_only)
+    async with ours.db(store_of(memory), settings=ours.settings(flush_interval=None)) as db:
+        await fill(ours, db)
+        durable = await ours.rows(db)
+        await db.put(b"000000", b"not durable yet")
+        sources = [await db.snapshot(), await db.begin(ours.lib.IsolationLevel.SNAPSHOT)]
+        scans = [await source.scan_with_options(ours.everything, options) for source in sources]
+        await db.put(b"000001", b"later")
+        await db.flush()
+        await rewrite_level_0(memory)
+        for scan in scans:
+            rows = [(row.key, row.value) for row in await scan.next_batch(10_000)]
+            assert rows == (durable if durable_only else [(b"000000", b"not durable yet"), *durable[1:]])
+
+
 async def test_reads_look_again_where_an_object_has_gone(ours: Any) -> None:
     memory = MemoryStore(RUNTIME)
     settings = ours.settings(manifest_poll_interval="1h")

@@ -13,7 +13,8 @@ from slate_engine.store.memory import MemoryStore
 
 async def test_rows_come_as_they_were_committed(kit: Any) -> None:
     store, lib = kit.memory(), kit.lib
-    async with kit.db(store, merge_operator=kit.joining()) as db:
+    patient = kit.settings(flush_interval="1h")  # a file for each flush that is asked for, however slow the machine
+    async with kit.db(store, merge_operator=kit.joining(), settings=patient) as db:
         put = await db.put(b"b", b"1")
         await db.flush()
         await db.delete(b"b")
@@ -22,19 +23,21 @@ async def test_rows_come_as_they_were_committed(kit: Any) -> None:
         await db.flush()
         reader = lib.SlateDbWalReader("db", store)
         tail = await reader.last_wal_file_id(0)
-        assert tail == 3
+        # Ours has three files, the fence and one for each flush. The original may write one more on a slow machine.
+        assert tail == 3 if lib.__name__ == "slate_engine" else tail >= 3
         assert await reader.last_wal_file_id(tail) == tail
         assert await reader.last_wal_file_id(100) == 100
         stream = await reader.iterator(1)
-        files = [await stream.next() for _ in range(3)]
-        assert [file.last_consumed_wal_file_id for file in files] == [1, 2, 3]
+        files = [await stream.next() for _ in range(tail)]
+        assert [file.last_consumed_wal_file_id for file in files] == list(range(1, tail + 1))
         assert files[0].rows == [], "the fence of the writer"
         (row,) = files[1].rows
         assert (row.kind, row.key, row.value, row.seq) == (lib.RowEntryKind.VALUE, b"b", b"1", 1)
         assert (row.create_ts, row.expire_ts) == (put.create_ts(), None)
-        kinds = [(row.kind.name, row.key, row.value) for row in files[2].rows]
+        rest = [row for file in files[2:] for row in file.rows]
+        kinds = [(row.kind.name, row.key, row.value) for row in rest]
         assert kinds == [("TOMBSTONE", b"b", None), ("MERGE", b"m", b"x"), ("VALUE", b"a", b"2")]
-        assert files[2].rows[2].expire_ts == files[2].rows[2].create_ts + 60_000
+        assert rest[2].expire_ts == rest[2].create_ts + 60_000
 
 
 async def test_at_the_end_it_waits(kit: Any) -> None:

@@ -57,11 +57,14 @@ def test_only_silent_workers_lose_their_jobs_and_their_progress_stays() -> None:
 
 def test_claims() -> None:
     found = book(job(1, SPEC, SUBMITTED), job(2, SPEC, SCHEDULED), running(3, OTHER), job(4, SPEC, SCHEDULED))
-    after = steps.claim(found, ME, 1, [])
+    assert [each.id for each in steps.waiting(found)] == [ulid(2), ulid(4)]
+    everything = [each.id for each in found.jobs]
+    after = steps.claim(found, ME, 1, everything)
     assert [each.id for each in steps.owned(after, "me")] == [ulid(2)]
-    assert [each.id for each in steps.owned(steps.claim(after, ME, 5, []), "me")] == [ulid(2), ulid(4)]
-    assert steps.claim(found, ME, 5, [ulid(2), ulid(4)]) is found
-    assert steps.claim(found, ME, 0, []) is found
+    assert [each.id for each in steps.owned(steps.claim(after, ME, 5, everything), "me")] == [ulid(2), ulid(4)]
+    assert [each.id for each in steps.owned(steps.claim(found, ME, 1, [ulid(4)]), "me")] == [ulid(4)]
+    assert steps.claim(found, ME, 5, [ulid(1), ulid(3)]) is found, "neither of them waits"
+    assert steps.claim(found, ME, 0, everything) is found
 
 
 def test_a_heartbeat_tells_how_far_jobs_are_that_are_still_ones_own() -> None:

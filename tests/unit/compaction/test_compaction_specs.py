@@ -9,7 +9,7 @@ import pytest
 from slate_engine.format.ids import Ids
 from slate_engine.format.key_range import KeyRange
 from slate_engine.lsm.compaction.result import has_result, movable, with_drain, with_move, with_result
-from slate_engine.lsm.compaction.specs import describe, find_flaw, is_deepest
+from slate_engine.lsm.compaction.specs import describe, find_flaw, input_bytes, is_deepest
 from slate_engine.runtime import SystemRuntime, uuid4
 from slate_engine.state.compactions import Compactions, CompactionStatus, DrainSpec, Spec, TieredSpec
 from slate_engine.state.manifest import ExternalDb, Manifest
@@ -70,9 +70,10 @@ def test_flawed_jobs(spec: Spec, reason: str) -> None:
     assert reason in (flaw(spec) or "")
 
 
-def test_a_finished_job_may_find_greater_runs_in_other_trees_only() -> None:
-    assert flaw(l0_spec([1], 6), COMPACTED) is None
-    assert "greater number" in (flaw(l0_spec([1], 3), COMPACTED) or "")
+@pytest.mark.parametrize("status", [CompactionStatus.SCHEDULED, CompactionStatus.RUNNING, COMPACTED])
+def test_a_job_that_was_found_sound_may_find_greater_runs_in_other_trees_only(status: CompactionStatus) -> None:
+    assert flaw(l0_spec([1], 6), status) is None
+    assert "greater number" in (flaw(l0_spec([1], 3), status) or "")
 
 
 def test_of_two_jobs_that_want_the_same_the_one_that_is_further_goes_on() -> None:
@@ -152,3 +153,12 @@ def test_what_does_not_overlap_is_moved_as_it_is() -> None:
     assert movable(with_l0(view(2, b"c", b"z"), view(1, b"a", b"c")), spec) is None, "they share a key"
     cut_off = KeyRange.half_open(None, b"c")
     assert movable(with_l0(view(2, b"r", b"z"), view(1, b"a", b"s", cut_off)), spec) is not None
+
+
+def test_what_a_job_reads() -> None:
+    assert input_bytes(l0_spec([2, 1], 8), STATE) == 2
+    assert input_bytes(TieredSpec(views(1), (5, 4), 4), STATE) == 1 + 9 + 9
+    assert input_bytes(runs_spec([7], b"s"), STATE) == 9
+    assert input_bytes(runs_spec([6, 2]), STATE) == 9, "what is not there any more does not count"
+    assert input_bytes(runs_spec([7], b"elsewhere"), STATE) == 0
+    assert input_bytes(DrainSpec(b"s", views(51), (7,)), STATE) == 0, "it is not read"

@@ -104,7 +104,7 @@ def test_a_worker_that_was_given_up_stops_and_does_not_interfere() -> None:
         assert (await job_of(files, id)).status is RUNNING
         other = Worker("other", runtime.now_ms())
         await book_of(files).update(lambda old: book.reclaim(old, now_ms=runtime.now_ms() + 60_000, timeout_ms=1))
-        await book_of(files).update(lambda old: book.claim(old, other, 1, ()))
+        await book_of(files).update(lambda old: book.claim(old, other, 1, [id]))
         taken = await job_of(files, id)
         await runtime.sleep(30)
         requests = len(mortal.requests)

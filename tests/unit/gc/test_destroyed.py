@@ -8,6 +8,8 @@ from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint
 from slate_engine.admin.destroying import destroy_softly, time_key, undelete
 from slate_engine.gc.collector import Collector, collect_once
 from slate_engine.gc.options import GcOptions, Kind, Task, dry
+from slate_engine.server.config import GcConfig
+from slate_engine.server.roles.gc import options_of
 from slate_engine.state.destroy import claimed_for_deletion
 from slate_engine.store.boundary import BoundaryLost
 from slate_engine.store.memory import MemoryStore
@@ -84,6 +86,26 @@ def test_who_is_not_to_collect_them_says_so() -> None:
     simulate(scenario, 1)
 
 
+def test_without_an_end_of_the_grace_only_what_somebody_began_is_ended() -> None:
+    """As the collector of a Kubernetes object is told: whether the bytes go is decided elsewhere, at the last moment."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await busy_database(runtime)
+        await destroy_softly(db.files)
+        await runtime.sleep(1e7)
+        options = options_of(GcConfig(delete_grace=None))
+        report = await collect_once(db.files, options)
+        assert not report.gone
+        assert report.waiting is not None
+        assert "until somebody deletes it for good" in report.waiting
+        await undelete(db.files)
+        await destroy_softly(db.files)
+        await db.files.manifests.update(lambda old: claimed_for_deletion(old, now_ms=runtime.now_ms()))
+        assert (await collect_once(db.files, options)).gone
+
+    simulate(scenario, 1)
+
+
 @pytest.mark.parametrize("left", ["manifest and boundaries", "manifest"])
 def test_a_collector_that_runs_for_long_ends_what_another_has_begun(left: str) -> None:
     """It has seen the boundaries, and they are gone: a loss in any other case."""
@@ -102,6 +124,26 @@ def test_a_collector_that_runs_for_long_ends_what_another_has_begun(left: str) -
         assert (await collector.collect()).gone
         assert await db.names("manifest") == []
         assert (await collector.collect()).gone
+
+    simulate(scenario, 1)
+
+
+def test_a_collector_that_runs_for_long_takes_what_comes_when_all_is_gone() -> None:
+    """Somebody's manifest was on its way until then: to one who remembers the boundary that is no loss, either."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await busy_database(runtime)
+        await runtime.sleep(7200)
+        await destroy_softly(db.files)
+        late = await db.files.manifests.objects.latest()
+        assert late is not None
+        collector, other = Collector(db.files, OPTIONS), Collector(db.files, OPTIONS)
+        await collector.collect()
+        await runtime.sleep(7200)
+        assert (await other.collect()).gone
+        await db.store.put(db.files.manifests.objects.key(late.id), late.data)
+        assert (await collector.collect()).gone
+        assert await db.names("manifest") == []
 
     simulate(scenario, 1)
 
@@ -125,8 +167,8 @@ def test_a_dry_run_writes_nothing_even_if_the_destroyer_died_before_it_had_writt
         await destroy_softly(db.files)
         await db.store.delete([time_key(db.files)])
         await collect_once(db.files, dry(OPTIONS))
-        assert await db.names("gc") == []
+        assert await db.names("gc") == ["compactor_epoch"]
         await collect_once(db.files, OPTIONS)
-        assert await db.names("gc") == ["destroyed_at_s"]
+        assert await db.names("gc") == ["compactor_epoch", "destroyed_at_s"]
 
     simulate(scenario, 1)

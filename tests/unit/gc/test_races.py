@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -371,22 +372,29 @@ async def long_scan(runtime: SimulatedRuntime, options: GcOptions) -> None:
 
 def without_leases(patch: Patch) -> None:
     made = reading.LeasedSnapshot
-    patch.setattr(reading, "LeasedSnapshot", lambda *parts: made(*parts[:-1], None))
+    patch.setattr(reading, "LeasedSnapshot", lambda *parts, **more: made(*parts[:-1], None, **more))
 
 
 # --- a checkpoint that expires while its log is slowly read, or copied (#1657) ----------------------------------------
 
 
 async def slow_replay(runtime: SimulatedRuntime, options: GcOptions) -> None:
+    """What is written between the reader's look and its checkpoint is read under that."""
     bucket = MemoryStore(runtime)
     db = await Database(bucket, runtime).make()
     await db.log(1, {b"a": b"1"})
-    await db.log(2, {b"b": b"2"})
     store = StallingStore(bucket)
-    store.stall(lambda key: "/wal/" in key, reads=True)
+    frontier, last = reading.wal_frontier, "db/wal/00000000000000000002.sst"
+
+    async def written_meanwhile(*args: Any) -> int:
+        await db.log(2, {b"b": b"2"})
+        store.stall(lambda key: key == last, reads=True)
+        return await frontier(*args)
+
     files = DatabaseFiles(store, "db", runtime)
-    opening = asyncio.ensure_future(Reader.managed(files, ReaderOptions(poll_interval=4, checkpoint_lifetime=10)))
-    await store.stalled.wait()
+    with mock.patch.object(reading, "wal_frontier", written_meanwhile):
+        opening = asyncio.ensure_future(Reader.managed(files, ReaderOptions(poll_interval=4, checkpoint_lifetime=10)))
+        await store.stalled.wait()
     await db.publish(await db.upload(db.rows({b"a": b"1", b"b": b"2"})), db.seq, wal_id=3)
     await runtime.sleep(100)
     collected(await collect_once(db.files, options))

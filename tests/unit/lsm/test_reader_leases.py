@@ -13,6 +13,7 @@ import pytest
 from slate_engine.errors import ClosedError, DataError
 from slate_engine.format.ids import Ulid
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.leases import MOST_AHEAD_MS, SKEW_MS
 from slate_engine.lsm.reader import Reader, ReaderOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
@@ -134,6 +135,20 @@ def test_a_lease_covers_the_log_that_is_written_by_then() -> None:
     run(scenario)
 
 
+def test_what_a_reader_scans_does_not_hold_up_the_event_loop() -> None:
+    """Much is merged by the runtime, as in a writer."""
+
+    async def scenario(world: World) -> None:
+        writer = await written(world, b"a")
+        for made in (Reader.managed(world.files(), OPTIONS), Reader.latest(world.files(), OPTIONS)):
+            reader = await made
+            assert reader.snapshot().runtime is world.runtime
+            await reader.close()
+        await writer.close()
+
+    run(scenario)
+
+
 def test_a_long_scan_outlives_compactions_and_collections() -> None:
     async def scenario(world: World) -> None:
         writer = await written(world, b"a")
@@ -230,6 +245,58 @@ def test_an_outage_longer_than_the_lifetime_is_survived(caplog: pytest.LogCaptur
     assert any("follows its database again" in record.message for record in caplog.records)
 
 
+class Late(SimulatedRuntime):
+    """The clock of a process that is behind, or ahead."""
+
+    def __init__(self, world: World, off_ms: int) -> None:
+        super().__init__(world.runtime.loop, 2)
+        self.off_ms = off_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.off_ms
+
+
+@pytest.mark.parametrize(("behind_s", "busy"), [(40, False), (3600, True)], ids=["a little", "far, but busy"])
+def test_a_reader_whose_clock_is_behind_keeps_what_it_reads(behind_s: int, busy: bool) -> None:
+    """By less than what every lease is given; or by an hour, where others write their times into the manifest."""
+
+    async def scenario(world: World) -> None:
+        writer = await written(world)
+        late = DatabaseFiles(world.store, "db", Late(world, -1000 * behind_s))
+        reader = await Reader.managed(late, OPTIONS)
+        (lease,) = await world.checkpoints()
+        scan = reader.snapshot()
+        for _ in range(5):
+            await world.runtime.sleep(25)
+            if busy:
+                await writer.write([Change(b"k", b"v")])
+                await writer.flush_memtable()
+            await world.collect()
+            assert lease in await world.checkpoints()
+        assert await keys(scan) == [b"k"]
+        await reader.close()
+        await writer.close()
+
+    run(scenario)
+
+
+def test_a_clock_that_is_years_ahead_is_not_believed() -> None:
+    async def scenario(world: World) -> None:
+        ahead = Late(world, 10 * 365 * MOST_AHEAD_MS)
+        writer = await Writer.open(DatabaseFiles(world.store, "db", ahead), WriterOptions())
+        await writer.write([Change(b"k", b"v")])
+        await writer.flush_memtable()
+        await writer.close()
+        reader = await Reader.managed(world.files(), OPTIONS)
+        (lease,) = (await world.manifest()).checkpoints
+        assert lease.expire_time_s is not None
+        lasts_ms = lease.expire_time_s * 1000 - world.runtime.now_ms()
+        assert lasts_ms <= MOST_AHEAD_MS + SKEW_MS + 61_000
+        await reader.close()
+
+    run(scenario)
+
+
 def test_closing_with_the_store_down_leaves_the_lease_to_expire() -> None:
     async def scenario(world: World) -> None:
         writer = await written(world)
@@ -242,7 +309,7 @@ def test_closing_with_the_store_down_leaves_the_lease_to_expire() -> None:
             reader.snapshot()
         world.store.down = False
         assert len(await world.checkpoints()) == 1
-        await world.runtime.sleep(62)
+        await world.runtime.sleep(62 + SKEW_MS / 1000)
         await world.collect()
         assert await world.checkpoints() == []
 
@@ -279,6 +346,38 @@ def test_a_checkpoint_reader_misses_no_file_of_its_log() -> None:
         await world.store.delete([world.files().paths.wal(writer.last_wal_id)])
         with pytest.raises(DataError, match="wal truncated at wal file"):
             await Reader.at_checkpoint(world.files(), lease.id, OPTIONS)
+        await reader.close()
+        await writer.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("opened", [True, False], ids=["a reader that looks again", "a new reader"])
+def test_a_log_that_is_collected_under_a_reader_is_not_at_its_end(opened: bool) -> None:
+    """What it was about to read of the log is in SSTs by now, and it shows that."""
+
+    async def scenario(world: World) -> None:
+        writer = await written(world, flush=False)
+        reader = await Reader.latest(world.files(), OPTIONS) if opened else None
+        await writer.write([Change(b"l", b"v")])
+        await writer.flush_wal()
+        get = world.store.get
+        log_key = world.files().paths.wal(writer.last_wal_id)
+
+        async def late(key: str, *, if_none_match: str | None = None) -> Object:
+            if key == log_key and key in world.store._objects:
+                world.store.get = get  # type: ignore[method-assign]
+                await writer.flush_memtable()
+                await world.store.delete([key])
+            return await get(key, if_none_match=if_none_match)
+
+        world.store.get = late  # type: ignore[method-assign]
+        if reader is None:
+            reader = await Reader.latest(world.files(), OPTIONS)
+        else:
+            await reader.refresh()
+        assert log_key not in world.store._objects
+        assert await keys(reader.snapshot()) == [b"k", b"l"]
         await reader.close()
         await writer.close()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from slate_engine.errors import CorruptData, DataError, InvalidError, UnsupportedFormat
 from slate_engine.format.key_range import KeyRange
+from slate_engine.lsm import reading
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.numbered import BoundaryAhead
@@ -202,6 +204,23 @@ async def test_a_clone_whose_parent_is_gone_says_what_is_missing() -> None:
     await author.store.delete([lost])
     with pytest.raises(NotFound, match=lost):
         await keys(author, "clone")
+
+
+async def test_a_collected_part_of_the_log_is_not_taken_for_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was flushed and collected after we had looked at the manifest, and before we listed the log."""
+    author = await some_database()
+    store, frontier, looks = author.store, reading.wal_frontier, []
+
+    async def late(*where: Any) -> int:
+        looks.append(where)
+        if len(looks) == 1:
+            await author.flush()
+            await store.delete([meta.key async for page in store.list("db/wal/") for meta in page])
+        return await frontier(*where)
+
+    monkeypatch.setattr(reading, "wal_frontier", late)
+    assert await keys(author) == [b"a", b"b", b"c"]
+    assert len(looks) == 2
 
 
 async def test_a_lost_part_of_the_log_is_not_taken_for_its_end() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slate_engine.format.key_range import KeyRange
-from slate_engine.lsm.transactions import Transactions
+from slate_engine.lsm.transactions import ENTRY_BYTES, Transactions
 
 
 def test_a_write_after_the_start_beats_a_write_of_the_same_key() -> None:
@@ -52,3 +52,57 @@ def test_commits_are_forgotten_when_nobody_can_collide_with_them() -> None:
     open_ones.end(second)
     assert open_ones.min_seq() is None
     assert open_ones._committed == {}
+
+
+def test_who_stays_open_for_too_long_loses() -> None:
+    """What is remembered for the sake of one is bounded, and what is not remembered may have been a conflict."""
+    open_ones = Transactions(most_bytes=100 * (ENTRY_BYTES + 4))
+    idle, reader, nothing = open_ones.begin(1), open_ones.begin(1), open_ones.begin(1)
+    idle.reads.add(b"watched")
+    reader.ranges.append(KeyRange.half_open(b"y", b"z"))
+    for seq in range(2, 102):
+        open_ones.committed([b"%d" % seq], seq)
+    assert (open_ones.conflict(idle), open_ones.conflict(reader)) == (None, None)
+    for seq in range(102, 10_000):
+        open_ones.committed([b"%d" % seq], seq)
+        assert len(open_ones._committed) <= 101, "keys of three digits are shorter"
+    assert open_ones.conflict(idle) == b"watched"
+    assert open_ones.conflict(reader) is not None
+    assert open_ones.conflict(nothing) is None, "it has neither read nor written"
+    late = open_ones.begin(9_999)
+    late.writes.add(b"watched")
+    assert open_ones.conflict(late) is None
+
+
+def test_ending_one_does_not_go_through_all_that_is_remembered_for_another() -> None:
+    open_ones = Transactions()
+    open_ones.begin(1)
+    for seq in range(2, 5000):
+        open_ones.committed([b"%d" % seq], seq)
+    remembered = open_ones._committed
+    for seq in range(5000, 5100):
+        open_ones.end(open_ones.begin(seq))
+    assert open_ones._committed is remembered
+    assert len(remembered) == 4998
+
+
+def test_a_key_that_is_written_again_is_remembered_by_its_last_write() -> None:
+    open_ones = Transactions()
+    first, second = open_ones.begin(1), open_ones.begin(5)
+    second.writes.add(b"k")
+    open_ones.committed([b"k"], 2)
+    open_ones.committed([b"other"], 3)
+    open_ones.committed([b"k"], 6)
+    open_ones.end(first)
+    assert open_ones.conflict(second) == b"k"
+    assert dict(open_ones._committed) == {b"k": 6}
+
+
+def test_long_keys_count_by_their_length() -> None:
+    open_ones = Transactions(most_bytes=1 << 20)
+    first = open_ones.begin(1)
+    for seq in range(2, 200):
+        open_ones.committed([b"%d" % seq + b"x" * 60_000], seq)
+        assert sum(map(len, open_ones._committed)) < 1 << 20
+    open_ones.end(first)
+    assert open_ones._bytes == 0

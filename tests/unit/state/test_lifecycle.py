@@ -18,19 +18,24 @@ from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
 from slate_engine.state.clones import InvalidUnion, Source, cloned, finished, projected, united
 from slate_engine.state.destroy import (
+    RETURN_S,
+    BeingUndeleted,
     InvalidDeletion,
+    NotAnnounced,
     NotDestroyed,
     active_checkpoints,
+    announced,
     claimed_for_deletion,
     softly_destroyed,
     undeleted,
+    withdrawn,
 )
 from slate_engine.state.detach import attached, detachable, detached
 from slate_engine.state.manifest import Checkpoint, ExternalDb, Manifest
 from slate_engine.state.manifest_read import decode_manifest
 from slate_engine.state.manifest_write import encode_manifest
 from slate_engine.state.restore import Restoration, restored
-from slate_engine.state.tombstone import Destroyed, Tombstone
+from slate_engine.state.tombstone import Destroyed, Tombstone, check_alive, life_of
 from slate_engine.state.tree import Segment, Tree, Trees
 from tests.unit.state.drawn import key_ranges, keys, manifests
 
@@ -69,8 +74,10 @@ def test_undeleting_gives_back_all_but_the_epochs(manifest: Manifest) -> None:
     # The mark is still there when SlateDB, or we, have written the manifest anew.
     again = decode_manifest(encode_manifest(destroyed), object="test")
     assert Tombstone.of(again) == Tombstone(NOW_S, manifest.segment_extractor_name)
-    back = undeleted(again)
-    assert undeleted(back) is back
+    said = announced(again, now_s=NOW_S + 20)
+    back = undeleted(decode_manifest(encode_manifest(said), object="test"), now_s=NOW_S + 21, since_s=NOW_S + 20)
+    assert undeleted(back, now_s=NOW_S + 22, since_s=NOW_S + 20) is back
+    assert announced(back, now_s=NOW_S + 22) is back
     assert (back.writer_epoch, back.compactor_epoch) == (manifest.writer_epoch + 1, manifest.compactor_epoch + 1)
     others = tuple(each for each in manifest.checkpoints if each.writer_epoch is None)
     assert replace(back, writer_epoch=manifest.writer_epoch, compactor_epoch=manifest.compactor_epoch) == replace(
@@ -92,7 +99,35 @@ def test_nothing_is_deleted_that_a_checkpoint_needs(manifest: Manifest, now_s: i
     assert claimed_for_deletion(claimed, now_ms=now_s * 1000) is claimed
     assert claimed.checkpoints == ()
     with pytest.raises(Destroyed, match="is being deleted for good"):
-        undeleted(claimed)
+        announced(claimed, now_s=now_s)
+    with pytest.raises(Destroyed, match="is being deleted for good"):
+        undeleted(claimed, now_s=now_s, since_s=now_s)
+
+
+def test_nothing_is_deleted_that_somebody_brings_back() -> None:
+    destroyed = softly_destroyed(Manifest(), now_s=NOW_S)
+    with pytest.raises(NotAnnounced):
+        undeleted(destroyed, now_s=NOW_S, since_s=NOW_S)
+    said = announced(destroyed, now_s=NOW_S)
+    assert announced(said, now_s=NOW_S + RETURN_S // 2 - 1) is said, "it was said a moment ago"
+    assert Tombstone.of(said) == Tombstone(NOW_S, None, returning_s=NOW_S)
+    with pytest.raises(Destroyed):
+        check_alive(said)
+    for now_s in (NOW_S - RETURN_S + 1, NOW_S, NOW_S + RETURN_S - 1):
+        with pytest.raises(BeingUndeleted, match="began to undelete it"):
+            claimed_for_deletion(said, now_ms=now_s * 1000)
+    # He never came to the end: from then on it may be deleted, and he must not come to it any more.
+    late = NOW_S + RETURN_S
+    with pytest.raises(NotAnnounced):
+        undeleted(said, now_s=late, since_s=NOW_S)
+    with pytest.raises(NotAnnounced):
+        undeleted(said, now_s=NOW_S, since_s=NOW_S - 1)
+    assert life_of(claimed_for_deletion(said, now_ms=late * 1000)) == "being deleted"
+    # Or he says it again, or gives it up.
+    assert Tombstone.of(announced(said, now_s=late)) == Tombstone(NOW_S, None, returning_s=late)
+    assert withdrawn(said) == destroyed
+    assert withdrawn(destroyed) is destroyed
+    assert life_of(claimed_for_deletion(withdrawn(said), now_ms=NOW_S * 1000)) == "being deleted"
 
 
 def test_what_cannot_be_destroyed_or_taken_back() -> None:
@@ -100,7 +135,9 @@ def test_what_cannot_be_destroyed_or_taken_back() -> None:
     with pytest.raises(NotInitialized):
         softly_destroyed(unfinished, now_s=NOW_S)
     with pytest.raises(NotDestroyed):
-        undeleted(unfinished)
+        announced(unfinished, now_s=NOW_S)
+    with pytest.raises(NotDestroyed):
+        undeleted(unfinished, now_s=NOW_S, since_s=NOW_S)
 
 
 # --- clones ----------------------------------------------------------------------------------------------------------

@@ -67,14 +67,14 @@ def with_status(book: Compactions, outcome: Mapping[Ulid, CompactionStatus]) -> 
 # --- a worker's steps ------------------------------------------------------------------------------------------------
 
 
-def claim(book: Compactions, worker: Worker, capacity: int, refused: Collection[Ulid]) -> Compactions:
-    """The oldest jobs that wait for a worker, as many as this one can take."""
-    waiting = [
-        job
-        for job in book.jobs
-        if job.status is CompactionStatus.SCHEDULED and job.worker is None and job.id not in refused
-    ]
-    for job in waiting[:capacity]:
+def waiting(book: Compactions) -> list[Compaction]:
+    """The jobs that any worker may claim, the oldest first."""
+    return [job for job in book.jobs if job.status is CompactionStatus.SCHEDULED and job.worker is None]
+
+
+def claim(book: Compactions, worker: Worker, capacity: int, wanted: Collection[Ulid]) -> Compactions:
+    """The oldest of the ``wanted`` jobs that still wait for a worker, as many as this one can take."""
+    for job in [job for job in waiting(book) if job.id in wanted][:capacity]:
         book = book.with_job(replace(job, status=CompactionStatus.RUNNING, worker=worker))
     return book
 

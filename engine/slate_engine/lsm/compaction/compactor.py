@@ -17,6 +17,7 @@ from slate_engine.lsm.compaction.metrics import CompactionMetrics
 from slate_engine.lsm.compaction.options import CompactorOptions, WorkerOptions
 from slate_engine.lsm.compaction.plan import Policy
 from slate_engine.lsm.compaction.worker import CompactionWorker, Progress
+from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.commit import Contended, Versioned
 from slate_engine.state.compactions import Compaction, Compactions
@@ -49,6 +50,7 @@ class EmbeddedCompactor:
         self._metrics = metrics
         self._compactions = CompactionsStore.open(files.store, files.paths.root, files.runtime)
         self._bell = Bell(files.runtime)
+        self._loop = Loop("planning compactions", files.runtime)
         self._worker: CompactionWorker | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -100,14 +102,15 @@ class EmbeddedCompactor:
 
     async def _run(self, coordinator: Coordinator) -> None:
         try:
-            while True:
-                found: Compactions | None = None
-                try:
-                    found = await coordinator.turn()
-                    await self._until_next_turn(coordinator, any(job.is_active for job in found.jobs))
-                except (StoreUnavailable, Contended) as trouble:
-                    log.warning("compaction waits for the store: %s", trouble)
-                    await self._bell.wait(self._options.poll_interval)
+            with self._loop.running():
+                while True:
+                    found: Compactions | None = None
+                    try:
+                        found = await coordinator.turn()
+                        await self._until_next_turn(coordinator, any(job.is_active for job in found.jobs))
+                    except (StoreUnavailable, Contended) as trouble:
+                        log.warning("compaction waits for the store: %s", trouble)
+                        await self._rung_within(self._options.poll_interval)
         except Error as error:
             await self._stop(error)
         except Exception as defect:
@@ -118,9 +121,12 @@ class EmbeddedCompactor:
         """Wait for the next poll, for a poke, or for a result of a worker elsewhere."""
         interval = self._options.commit_compacted_interval if active else self._options.poll_interval
         end = self._files.runtime.monotonic() + self._options.poll_interval
-        while not await self._bell.wait(interval):
+        while not await self._rung_within(interval):
             if self._files.runtime.monotonic() >= end or (active and await coordinator.has_results()):
                 return
+
+    async def _rung_within(self, seconds: float) -> bool:
+        return await self._loop.rest(self._bell.wait(seconds), seconds)
 
     async def _stop(self, error: Error) -> None:
         log.error("the compactor stops: %s", error.message)

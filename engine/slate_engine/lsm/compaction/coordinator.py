@@ -19,7 +19,7 @@ from slate_engine.lsm.compaction.commit import Claim, Commits, is_local
 from slate_engine.lsm.compaction.metrics import CompactionMetrics
 from slate_engine.lsm.compaction.options import CompactorOptions
 from slate_engine.lsm.compaction.plan import Proposal
-from slate_engine.lsm.compaction.specs import describe, find_flaw
+from slate_engine.lsm.compaction.specs import describe, find_flaw, input_bytes
 from slate_engine.lsm.compaction.triggers import Counts
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.commit import Versioned
@@ -119,10 +119,17 @@ class Coordinator:
         now_ms = self._runtime.now_ms()
         after = book.reclaim(self._claim.check_book(old), now_ms=now_ms, timeout_ms=timeout_ms)
         after = self._judged(after, manifest)
-        slots = limit - sum(job.status in (SUBMITTED, SCHEDULED, RUNNING) for job in after.jobs)
+        slots = limit - sum(self._takes_a_slot(job, manifest) for job in after.jobs)
         if slots > 0:
             after = self._with_new(after, manifest, slots)
         return after if after is old else after.pruned()
+
+    def _takes_a_slot(self, job: Compaction, manifest: Manifest) -> bool:
+        """What the worker here leaves to others is in nobody's way: it may wait for long, and small jobs go on beside it."""
+        if job.status not in (SUBMITTED, SCHEDULED, RUNNING):
+            return False
+        worker = self._options.worker
+        return worker is None or not worker.leaves(input_bytes(job.spec, manifest))
 
     def _judged(self, found: Compactions, manifest: Manifest) -> Compactions:
         """Jobs that somebody submitted are checked; and those that nobody has claimed, for the world may have moved on."""

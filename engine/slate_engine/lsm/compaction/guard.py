@@ -22,13 +22,13 @@ class CompactorAlive(InvalidError):
     """A compactor that is not ours was at work a short while ago."""
 
 
-def _key(files: DatabaseFiles) -> str:
+def name_key(files: DatabaseFiles) -> str:
     return files.paths.under("gc/compactor_epoch")
 
 
 async def leave_name(files: DatabaseFiles, claim: Claim) -> None:
     """Say that this epoch is ours."""
-    await files.store.put(_key(files), b"%d" % claim.epoch)
+    await files.store.put(name_key(files), b"%d" % claim.epoch)
 
 
 async def check_nobody_works(
@@ -54,7 +54,7 @@ async def check_nobody_works(
 
 async def _own_epoch(files: DatabaseFiles) -> int | None:
     try:
-        text = bytes((await files.store.get(_key(files))).data[:32]).strip()
+        text = bytes((await files.store.get(name_key(files))).data[:32]).strip()
     except NotFound:
         return None
     return int(text) if text.isdigit() else None

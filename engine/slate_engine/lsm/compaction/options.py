@@ -49,6 +49,21 @@ class WorkerOptions:
     max_concurrent_compactions: int = 4
     compactions_poll_interval: float = 5.0
     heartbeat_interval: float = 10.0
+    max_job_bytes: int | None = None
+    """A job with more to read is left to other workers at first; None: nothing is. To be more than L0 ever holds: a job that
+    waits keeps its sources, and while L0 is one of them the writer may come to wait as well."""
+    leave_seconds: float = 900.0
+    """Nobody may come for what is left, so it is taken after all when it has waited so long."""
+
+    def __post_init__(self) -> None:
+        if self.max_job_bytes is not None and self.max_job_bytes < 0:
+            raise InvalidError("max_job_bytes of a worker is a number of bytes, or None for no limit")
+        if self.leave_seconds < 0:
+            raise InvalidError("leave_seconds of a worker is to be at least 0")
+
+    def leaves(self, size: int) -> bool:
+        """Whether a job of so many bytes is one for others."""
+        return self.max_job_bytes is not None and size > self.max_job_bytes
 
 
 @dataclass(frozen=True)

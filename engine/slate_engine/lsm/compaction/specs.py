@@ -35,6 +35,16 @@ def describe(spec: Spec) -> str:
     return f"{what}{where} to run {spec.destination}" if isinstance(spec, TieredSpec) else f"drain {what}{where}"
 
 
+def input_bytes(spec: Spec, manifest: Manifest) -> int:
+    """What a merge reads, as far as the manifest shows its sources. A drain reads nothing."""
+    tree = manifest.trees.tree(spec.segment)
+    if tree is None or isinstance(spec, DrainSpec):
+        return 0
+    views, runs = set(spec.l0_views), set(spec.sorted_runs)
+    l0 = sum(int(size) for id, size in zip(tree.l0.ids, tree.l0.sizes, strict=True) if id in views)
+    return l0 + sum(run.estimated_size for run in tree.runs if run.id in runs)
+
+
 def find_flaw(job: Compaction, manifest: Manifest, book: Compactions) -> str | None:
     """Why the job must not be done, or its result not be used; None if all is well."""
     spec = job.spec
@@ -45,7 +55,7 @@ def find_flaw(job: Compaction, manifest: Manifest, book: Compactions) -> str | N
         return f"there is no segment {spec.segment!r}"
     flaw = _flaw_of_sources(spec, tree) or _flaw_beside_others(job, book)
     if flaw is None and isinstance(spec, TieredSpec):
-        flaw = _flaw_of_destination(spec, tree, manifest, is_done=job.status is CompactionStatus.COMPACTED)
+        flaw = _flaw_of_destination(spec, tree, manifest, is_new=job.status is CompactionStatus.SUBMITTED)
     return flaw
 
 
@@ -72,15 +82,15 @@ def _flaw_of_sources(spec: Spec, tree: Tree) -> str | None:
     return None
 
 
-def _flaw_of_destination(spec: TieredSpec, tree: Tree, manifest: Manifest, *, is_done: bool) -> str | None:
+def _flaw_of_destination(spec: TieredSpec, tree: Tree, manifest: Manifest, *, is_new: bool) -> str | None:
     if spec.sorted_runs:
         oldest = spec.sorted_runs[-1]
         return None if spec.destination == oldest else f"its destination is not its oldest run, {oldest}"
     everywhere = {run.id for each in manifest.trees for run in each.runs}
     if spec.destination in everywhere:
         return f"run {spec.destination} exists already"
-    # Once it has begun, jobs of other trees with greater numbers may well have ended.
-    others = {run.id for run in tree.runs} if is_done else everywhere
+    # Once it is scheduled, jobs of other trees with greater numbers may well end before it, as long as it may wait.
+    others = everywhere if is_new else {run.id for run in tree.runs}
     if max(others, default=-1) > spec.destination:
         return "a run that comes from L0 needs a greater number than all others"
     return None

@@ -21,11 +21,13 @@ from slate_engine.lsm.compaction.execution import Execution, Moved
 from slate_engine.lsm.compaction.inputs import SourcesGone
 from slate_engine.lsm.compaction.metrics import CompactionMetrics
 from slate_engine.lsm.compaction.options import WorkerOptions
+from slate_engine.lsm.compaction.patience import Patience
 from slate_engine.lsm.compaction.resources import Resources
 from slate_engine.lsm.compaction.specs import describe
+from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.commit import Contended
-from slate_engine.state.compactions import Compaction, Context, Worker
+from slate_engine.state.compactions import Compaction, Compactions, Context, Worker
 from slate_engine.state.stores import CompactionsStore
 from slate_engine.store.protocol import StoreUnavailable
 
@@ -85,8 +87,11 @@ class CompactionWorker:
         self._running: dict[Ulid, _Running] = {}
         self._refused: dict[Ulid, float] = {}
         """Until when a job is not to be claimed again: it failed here."""
+        self._patience = Patience(options, files.runtime, self.id)
         self._resources = Resources(options.max_threads, options.memory_bytes, options.merge.max_subcompactions)
         self._bell = Bell(files.runtime)
+        self._merging = Loop("merging", files.runtime)
+        """All jobs in one: one may well wait for what another holds, but not all of them."""
         self._loops: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -120,24 +125,26 @@ class CompactionWorker:
     # --- claiming ------------------------------------------------------------------------------------------------
 
     async def _claim_for_ever(self) -> None:
-        interval = self._options.compactions_poll_interval
-        while True:
-            try:
-                await self.claim()
-            except Error as trouble:
-                # Whatever it is, the store or what is in it: it may be better at the next look.
-                log.warning("jobs cannot be claimed at the moment: %s", trouble)
-            # Many workers are not to look all at the same time.
-            await self._bell.wait(self._runtime.uniform(interval / 2, interval * 3 / 2))
+        interval, loop = self._options.compactions_poll_interval, Loop("claiming compactions", self._runtime)
+        with loop.running():
+            while True:
+                try:
+                    await self.claim()
+                except Error as trouble:
+                    # Whatever it is, the store or what is in it: it may be better at the next look.
+                    log.warning("jobs cannot be claimed at the moment: %s", trouble)
+                # Many workers are not to look all at the same time.
+                pause = self._runtime.uniform(interval / 2, interval * 3 / 2)
+                await loop.rest(self._bell.wait(pause), pause)
 
     async def claim(self) -> int:
         """Claim what there is room for, and begin with it; how many jobs that were."""
         capacity = self._options.max_concurrent_compactions - len(self._running)
-        if capacity <= 0 or await self._compactions.latest() is None:
+        newest = await self._compactions.latest() if capacity > 0 else None
+        if newest is None:
             return 0
-        now = self._runtime.monotonic()
-        not_again = {*self._running, *(id for id, until in self._refused.items() if until > now)}
-        claimed = await self._compactions.update(lambda old: book.claim(old, self._as_of_now(), capacity, not_again))
+        wanted = await self._wanted(newest.value)
+        claimed = await self._compactions.update(lambda old: book.claim(old, self._as_of_now(), capacity, wanted))
         mine = [job for job in book.owned(claimed.value, self.id) if job.id not in self._running]
         if not mine:
             return 0
@@ -153,6 +160,19 @@ class CompactionWorker:
                 await self._release({job.id: None})
         return len(mine)
 
+    async def _wanted(self, found: Compactions) -> set[Ulid]:
+        """The jobs that wait and are for this worker."""
+        self._patience.note(found)
+        now = self._runtime.monotonic()
+        not_again = {*self._running, *(id for id, until in self._refused.items() if until > now)}
+        waiting = [job for job in book.waiting(found) if job.id not in not_again]
+        if waiting and self._options.max_job_bytes is not None:
+            # Read after the book, so it shows what the jobs in there were planned on.
+            manifest = (await self._files.manifests.read_latest()).value
+            at_large_one = any(self._options.leaves(each.execution.input_bytes) for each in self._running.values())
+            waiting = self._patience.chosen(waiting, manifest, at_large_one=at_large_one)
+        return {job.id for job in waiting}
+
     async def _release(self, progress: dict[Ulid, Context | None]) -> None:
         if progress:
             await self._compactions.update(lambda old: book.release(old, self.id, progress))
@@ -161,6 +181,10 @@ class CompactionWorker:
     # --- merging -------------------------------------------------------------------------------------------------
 
     async def _carry_out(self, job: Compaction, running: _Running) -> None:
+        with self._merging.running():
+            await self._try(job, running)
+
+    async def _try(self, job: Compaction, running: _Running) -> None:
         try:
             await self._merge(job, running)
         except StoreUnavailable as trouble:
@@ -228,12 +252,14 @@ class CompactionWorker:
     # --- living --------------------------------------------------------------------------------------------------
 
     async def _beat_for_ever(self) -> None:
-        while True:
-            await self._runtime.sleep(self._options.heartbeat_interval)
-            try:
-                await self.beat()
-            except Error as trouble:
-                log.warning("no heartbeat: %s", trouble)
+        loop = Loop("the worker's heartbeat", self._runtime)
+        with loop.running():
+            while True:
+                await loop.sleep(self._options.heartbeat_interval)
+                try:
+                    await self.beat()
+                except Error as trouble:
+                    log.warning("no heartbeat: %s", trouble)
 
     async def beat(self) -> None:
         """Say of all jobs how far they are, and leave off from those that are not ours any more."""
@@ -242,6 +268,7 @@ class CompactionWorker:
             return
         progress = {id: running.execution.context for id, running in merging.items()}
         told = await self._compactions.update(lambda old: book.heartbeat(old, self._as_of_now(), progress))
+        self._patience.note(told.value)
         mine = {job.id for job in book.owned(told.value, self.id)}
         for id, running in merging.items():
             if id not in mine and not running.merged and running.task is not None:
