@@ -1,7 +1,7 @@
-"""SET and GET of the Redis protocol in front of the original, the plain way: the peer of :mod:`bench.serve`.
+"""SET, MSET and GET of the Redis protocol in front of the original, the plain way: the peer of :mod:`bench.serve`.
 
-``python wheel_server.py PORT``. A SET is answered when it is durable, as ours is; a connection's requests are carried out
-one after the other.
+``python wheel_server.py PORT [uvloop]``, on the event loop of Python or on uvloop. A SET is answered when it is durable, as
+ours is; a connection's requests are carried out one after the other.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ async def main(port: int) -> None:
             case b"GET":
                 value = await db.get(request[1])
                 return b"$-1\r\n" if value is None else b"$%d\r\n%b\r\n" % (len(value), value)
+            case b"MSET":
+                batch = slatedb.WriteBatch()
+                for key, value in zip(request[1::2], request[2::2], strict=True):
+                    batch.put(key, value)
+                await (await db.write(batch)).await_durable()
+                return b"+OK\r\n"
             case b"PING":
                 return b"+PONG\r\n"
         return b"-ERR unknown command\r\n"
@@ -42,4 +48,4 @@ async def main(port: int) -> None:
     await server.serve_forever()
 
 
-uvloop.run(main(int(sys.argv[1])))
+(uvloop if "uvloop" in sys.argv else asyncio).run(main(int(sys.argv[1])))

@@ -2,6 +2,7 @@
 # What Spark asks of an image: the first argument says which part to play, the environment says the rest. Anything else is
 # a command to run as it is.
 set -euo pipefail
+. /opt/slatekeeper/kernels.sh
 
 case "${1:-}" in
 driver)

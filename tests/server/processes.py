@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Service:
     settings: dict[str, str] = field(default_factory=dict)
     token: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    open_files: int = 0
+    """The limit that the process finds, if it is to find another one than ours."""
     resp_port: int = field(default_factory=free_port)
     http_port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
@@ -46,6 +49,8 @@ class Service:
         assigned = {"resp.port": str(self.resp_port), "http.port": str(self.http_port), **self.settings}
         flags = [word for name, value in assigned.items() for word in ("--set", f"{name}={value}")]
         command = [SLATE, "--store", self.store, "--path", self.path, "serve", self.role]
+        if self.open_files:
+            command = ["sh", "-c", f'ulimit -Sn {self.open_files}; exec "$@"', "sh", *command]
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [*command, *flags], stdout=output, stderr=output, env={**os.environ, **self.environment}
@@ -91,6 +96,13 @@ class Service:
 
     async def ready(self) -> Service:
         return await asyncio.to_thread(self.wait_ready)
+
+
+def until(condition: Callable[[], object], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)
 
 
 def _answer(response: Any) -> Answer:

@@ -17,7 +17,10 @@ strings. What is not in this table gets Redis' own error for unknown commands.
   `CLIENT SLATE DURABILITY memory`. Reads see what has been written, durable or not.
 - `SCAN` goes through the keys in their order. A cursor is good at the server that gave it, and until that ends.
 - `DBSIZE` is an estimate.
-- `MULTI … EXEC` is atomic and isolated from others; `WATCH` lets it fail if somebody wrote the keys before.
+- `MULTI … EXEC` is atomic and isolated from others; `WATCH` lets it fail if somebody wrote the keys before, if one of them
+  expired, or if it lasted for more than ten minutes. A client watches at most 10,000 keys. `SLATE.CHECKPOINT` and
+  `SLATE.FLUSH` are not for transactions.
+- `MGET` and `EXISTS` see all their keys at one moment. A reply has at most half of the server's `resp.max_output_bytes`.
 - `SLATE.RANGE start end [LIMIT n] [REV]` gives keys and values from `start` up to, but not including, `end`; an empty
   bound is open. Without `LIMIT` it gives 1,000.
 - `FLUSHDB` is refused unless the server has `resp.allow_flush`.

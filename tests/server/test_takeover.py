@@ -6,8 +6,6 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
@@ -15,7 +13,6 @@ from redis.exceptions import RedisError
 
 from tests.server.conftest import Start
 from tests.server.processes import Service
-from tests.servers.versitygw import ACCESS_KEY, REGION, SECRET_KEY, VersityGW
 
 CLIENTS = 64
 
@@ -67,19 +64,6 @@ async def test_a_writer_is_killed_under_64_clients(start: Start) -> None:
     acknowledged, second, recovered = await kill_and_replace(start)
     await check(acknowledged, second)
     print(f"{len(acknowledged)} clients, ready again after {recovered:.1f} s")
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> Iterator[dict[str, str]]:
-    with VersityGW(tmp_path / "s3") as server:
-        server.make_bucket("bucket")
-        yield {
-            "AWS_ENDPOINT_URL": server.endpoint,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            "AWS_REGION": REGION,
-            "AWS_ALLOW_HTTP": "true",
-        }
 
 
 @pytest.mark.servers

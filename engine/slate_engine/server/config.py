@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from slate_engine.errors import InvalidError
+from slate_engine.store.options import may_be_shown
+from slate_engine.store.scrubbing import scrubbed
 
 PREFIX = "SLATE_"
 MASK = "********"
-_SECRET_WORDS = ("secret", "password", "token", "key", "credential", "sas")
 
 
 class Part(BaseModel):
@@ -26,12 +27,19 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _as_text(value: object) -> object:
+    """Options are text, and a file or a flag says numbers and truth values without quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
+
+
 class StoreConfig(Part):
     """Where the database is."""
 
     url: str = Field(default="", description="file:///folder, s3://bucket/prefix, gs://bucket, az://container")
     wal_url: str = Field(default="", description="where the log is, if not in the same store")
-    options: dict[str, str] = Field(
+    options: dict[str, Annotated[str, BeforeValidator(_as_text)]] = Field(
         default_factory=dict, description="options of the store, as `slate --option` takes them"
     )
 
@@ -60,7 +68,7 @@ class RespConfig(Part):
     max_pipeline: int = Field(default=1024, ge=1)
     max_output_bytes: int = Field(default=64 << 20, ge=1 << 16)
     allow_flush: bool = Field(default=False, description="whether FLUSHDB may delete all keys")
-    idle_seconds: float = Field(default=0, ge=0, description="cut off who says nothing for so long; 0 for never")
+    idle_seconds: float = Field(default=0, ge=0, description="cut off who sends nothing for so long; 0 for never")
 
 
 class HttpConfig(Part):
@@ -76,6 +84,9 @@ class HttpConfig(Part):
         default=("livez", "readyz", "metrics"), description="what may be asked for without a token"
     )
     max_request_bytes: int = Field(default=1 << 20, ge=1024)
+    max_connections: int = Field(
+        default=128, ge=8, description="when there are more, he goes whom nothing is being done for"
+    )
 
 
 class LogConfig(Part):
@@ -87,6 +98,9 @@ class ReaderConfig(Part):
     """How a reader follows the writer: it is behind by at most ``poll_seconds`` and one read of the manifest."""
 
     poll_seconds: float = Field(default=1.0, gt=0)
+    stale_polls: int = Field(
+        default=10, ge=2, description="not ready when it has found out nothing new for so many poll intervals"
+    )
     checkpoint_seconds: float = Field(
         default=60.0, gt=0, description="how long its checkpoint lives without a sign of life"
     )
@@ -98,6 +112,14 @@ class CompactorConfig(Part):
 
     force: bool = Field(default=False, description="take over from a compactor that was at work a moment ago")
     worker_only: bool = Field(default=False, description="merge what another process has planned")
+    max_job_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="leave jobs with more to read to other workers, such as Spark's; choose more than L0 ever holds",
+    )
+    leave_seconds: float = Field(
+        default=900.0, ge=0, description="take such a job after all when nobody has claimed it for so long"
+    )
 
 
 class GcConfig(Part):
@@ -105,10 +127,18 @@ class GcConfig(Part):
 
     interval: float = Field(default=300.0, gt=0)
     min_age: float = Field(default=300.0, ge=0)
-    delete_grace: float = Field(
-        default=7 * 86400.0, ge=0, description="a softly destroyed database can be brought back so long"
+    delete_grace: float | None = Field(
+        default=7 * 86400.0,
+        ge=0,
+        description="a softly destroyed database can be brought back so long; null: until somebody deletes it for good, for "
+        "the collector does not do it by itself",
     )
     prefix: str = Field(default="", description="collect all databases under this path, not only the one")
+    owner: str = Field(
+        default="",
+        description="begin to collect when the database is marked as belonging to this owner's uid: what is somebody else's "
+        "is left to him",
+    )
 
 
 class Config(Part):
@@ -125,6 +155,17 @@ class Config(Part):
     gc: GcConfig = Field(default_factory=GcConfig)
     drain_seconds: float = Field(
         default=20.0, ge=0, description="after SIGTERM: answer what was asked and flush, for so long"
+    )
+    fenced_hold_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        description="a process that was replaced stays so long, without serving, before it ends: time to remove its pod, "
+        "which would otherwise be started anew and replace its replacement",
+    )
+    stall_seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="/livez fails if a loop gives no sign of life for so long, the store's delays apart",
     )
     start_seconds: float = Field(
         default=0.0, ge=0, description="give up if the store does not answer for so long; 0 for never"
@@ -157,10 +198,11 @@ def assignments(pairs: Sequence[str]) -> dict[str, Any]:
 def shown(config: Config) -> str:
     """The configuration as YAML, fit to be read by anybody."""
     dumped = config.model_dump(mode="json")
-    dumped["store"]["options"] = {
-        name: MASK if any(word in name.lower() for word in _SECRET_WORDS) else value
-        for name, value in config.store.options.items()
+    store = dumped["store"]
+    store["options"] = {
+        name: scrubbed(value) if may_be_shown(name) else MASK for name, value in config.store.options.items()
     }
+    store["url"], store["wal_url"] = scrubbed(store["url"]), scrubbed(store["wal_url"])
     return str(yaml.safe_dump(dumped, sort_keys=False))
 
 
@@ -169,8 +211,14 @@ def _of_file(file: Path | None) -> dict[str, Any]:
         return {}
     try:
         found = yaml.safe_load(file.read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except OSError as error:
         raise InvalidError(f"the configuration file cannot be read: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        # What it says as a whole quotes the file, which may hold secrets.
+        where = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise InvalidError(f"the configuration file cannot be read{where}: {error.problem}") from None
+    except yaml.YAMLError:
+        raise InvalidError("the configuration file cannot be read: it is not YAML") from None
     if found is not None and not isinstance(found, dict):
         raise InvalidError(f"{file} holds no configuration: it should be a mapping such as `store: {{url: …}}`")
     return found or {}
@@ -200,9 +248,13 @@ def _value(text: str) -> Any:
 
 
 def _put(tree: dict[str, Any], parts: Sequence[str], value: Any) -> None:
-    for part in parts[:-1]:
-        tree = tree.setdefault(part, {})
-    tree[parts[-1]] = value
+    for depth, part in enumerate(parts[:-1], 1):
+        below = tree.setdefault(part, {})
+        if not isinstance(below, dict):
+            section = ".".join(parts[:depth])
+            raise InvalidError(f"{section} is given as a whole and by {'.'.join(parts)}: give one or the other")
+        tree = below
+    _merge(tree, {parts[-1]: value})
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@ runs it if another write came in between: so an INCR counts every increment, and
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from itertools import count
 from typing import NamedTuple, Protocol, TypeVar
 
 from slate_engine.api.batch import WriteBatch
@@ -22,6 +23,7 @@ from slate_engine.api.reader import DbReader
 from slate_engine.api.records import KeyValue
 from slate_engine.api.transaction import DbTransaction
 from slate_engine.errors import TransactionError
+from slate_engine.lsm.snapshot import UNREAD, Unread
 from slate_engine.runtime import Runtime
 
 T = TypeVar("T")
@@ -30,6 +32,12 @@ _WRITE = WriteOptions()
 _DEFAULT = PutOptions(ttl=Ttl.DEFAULT())
 _FOREVER = PutOptions(ttl=Ttl.NO_EXPIRY())
 _BATCH = 512
+
+STRETCH = 256
+"""So many keys are dealt with before others have their turn: a command with a hundred thousand of them takes long."""
+
+PATIENCE = 3
+"""A unit that has lost so often does not let others have their turn in its midst any more, so it wins in the end."""
 
 
 class Entry(NamedTuple):
@@ -51,6 +59,8 @@ Expiry = int | None | KeepDefault
 class Readable(Protocol):
     """A database, a reader or a transaction."""
 
+    def peek(self, key: bytes) -> KeyValue | Unread | None: ...
+
     async def get_key_value(self, key: bytes) -> KeyValue | None: ...
 
     async def scan_with_options(self, range: KeyRange, options: ScanOptions) -> DbIterator: ...
@@ -59,13 +69,22 @@ class Readable(Protocol):
 class Unit(Protocol):
     """What a command works on."""
 
+    written_bytes: int
+    """Of values that are to be committed."""
+
     async def get(self, key: bytes) -> Entry | None: ...
+
+    def each(self, keys: Sequence[bytes]) -> AsyncIterator[Entry | None]: ...
 
     def entries(self, start: bytes, end: bytes | None, *, descending: bool = False) -> AsyncIterator[Entry]: ...
 
     async def put(self, key: bytes, value: bytes, expires: Expiry = DEFAULT_TTL) -> None: ...
 
     async def delete(self, key: bytes) -> None: ...
+
+    async def pause(self) -> None:
+        """Let others have their turn."""
+        ...
 
 
 class _Reading:
@@ -75,8 +94,15 @@ class _Reading:
         self._source = source
         self._runtime = runtime
 
+    def peek(self, key: bytes) -> Entry | Unread | None:
+        """What :meth:`get` gives, at once, if it is in memory."""
+        found = self._source.peek(key)
+        return found if found is UNREAD else self._entry(found)
+
     async def get(self, key: bytes) -> Entry | None:
-        found = await self._source.get_key_value(key)
+        return self._entry(await self._source.get_key_value(key))
+
+    def _entry(self, found: KeyValue | None) -> Entry | None:
         if found is None or (found.expire_ts is not None and found.expire_ts <= self._runtime.now_ms()):
             return None
         return Entry(found.key, found.value, found.expire_ts)
@@ -91,10 +117,37 @@ class _Reading:
             for row in rows:
                 if row.expire_ts is None or row.expire_ts > now:
                     yield Entry(row.key, row.value, row.expire_ts)
+            await self.pause()
+
+    async def pause(self) -> None:
+        await self._runtime.sleep(0)
 
 
 class ReadUnit(_Reading):
     """A command that only reads. Writes never get here: the command table says which commands write."""
+
+    written_bytes = 0
+
+    async def frozen(self) -> ReadUnit:
+        """The same, at the state of this moment."""
+        source = self._source
+        return ReadUnit(await source.snapshot(), self._runtime) if isinstance(source, Db | DbReader) else self
+
+    async def each(self, keys: Sequence[bytes]) -> AsyncIterator[Entry | None]:
+        """What all of them are at one moment. What is in memory is read in one go, in which nobody writes; else a snapshot
+        is needed, for while a block is fetched others do."""
+        if len(keys) <= STRETCH:
+            peeked = [self.peek(key) for key in keys]
+            known = [entry for entry in peeked if entry is not UNREAD]
+            if len(known) == len(peeked):
+                for entry in known:
+                    yield entry
+                return
+        frozen = await self.frozen()
+        for number, key in enumerate(keys, 1):
+            yield await frozen.get(key)
+            if number % STRETCH == 0:
+                await self.pause()
 
     async def put(self, key: bytes, value: bytes, expires: Expiry = DEFAULT_TTL) -> None:
         raise AssertionError("a command that is said to read only has written")
@@ -106,20 +159,35 @@ class ReadUnit(_Reading):
 class WriteUnit:
     """Writes that are committed at once, and reads that see them."""
 
-    def __init__(self, db: Db, runtime: Runtime) -> None:
+    def __init__(self, db: Db, runtime: Runtime, *, patient: bool = True) -> None:
         self._db = db
         self._runtime = runtime
+        self._patient = patient
         self._writes: dict[bytes, tuple[bytes | None, Expiry]] = {}
         self._transaction: DbTransaction | None = None
+        self.written_bytes = 0
 
     async def get(self, key: bytes) -> Entry | None:
         own = self._writes.get(key)
         if own is None:
             return await _Reading(await self._begun(), self._runtime).get(key)
         value, expires = own
-        if value is None or (isinstance(expires, int) and expires <= self._runtime.now_ms()):
+        if isinstance(expires, KeepDefault):
+            default_ms = self._db.default_ttl_ms
+            expires = None if default_ms is None else self._runtime.now_ms() + default_ms
+        if value is None or (expires is not None and expires <= self._runtime.now_ms()):
             return None
-        return Entry(key, value, expires if isinstance(expires, int) else None)
+        return Entry(key, value, expires)
+
+    async def each(self, keys: Sequence[bytes]) -> AsyncIterator[Entry | None]:
+        for number, key in enumerate(keys, 1):
+            yield await self.get(key)
+            if number % STRETCH == 0:
+                await self.pause()
+
+    async def pause(self) -> None:
+        if self._patient:
+            await self._runtime.sleep(0)
 
     async def entries(self, start: bytes, end: bytes | None, *, descending: bool = False) -> AsyncIterator[Entry]:
         async for entry in _Reading(await self._begun(), self._runtime).entries(start, end, descending=descending):
@@ -127,6 +195,7 @@ class WriteUnit:
 
     async def put(self, key: bytes, value: bytes, expires: Expiry = DEFAULT_TTL) -> None:
         self._writes[key] = value, expires
+        self.written_bytes += len(value)
         if self._transaction is not None:
             await self._transaction.put_with_options(key, value, _put_options(expires))
 
@@ -175,23 +244,36 @@ class WriteUnit:
 
 
 class Watch:
-    """Keys that a client has its eye on: whether somebody has written one of them since."""
+    """Keys that a client has its eye on: whether one of them has changed since."""
 
-    def __init__(self, db: Db, transaction: DbTransaction) -> None:
+    def __init__(self, db: Db, transaction: DbTransaction, runtime: Runtime) -> None:
         self._db = db
-        self._transaction = transaction
+        self._transaction: DbTransaction | None = transaction
+        self._runtime = runtime
+        self._first_end_ms: int | None = None
+        """When the first of the keys expires. Whoever lets one live longer writes it, which is noticed anyway."""
+        self.began = runtime.monotonic()
         self.keys: set[bytes] = set()
 
     @classmethod
-    async def begin(cls, db: Db) -> Watch:
-        return cls(db, await db.begin(IsolationLevel.SNAPSHOT))
+    async def begin(cls, db: Db, runtime: Runtime) -> Watch:
+        return cls(db, await db.begin(IsolationLevel.SNAPSHOT), runtime)
 
     async def add(self, keys: Iterable[bytes]) -> None:
-        self.keys.update(keys)
-        await self._transaction.mark_read(list(self.keys))
+        new = set(keys) - self.keys
+        self.keys |= new
+        if self._transaction is not None:
+            await self._transaction.mark_read(list(new))
+        # Read after they are watched: what is written in between is noticed as a write.
+        async for entry in ReadUnit(self._db, self._runtime).each(list(new)):
+            if entry is not None and entry.expires_ms is not None:
+                self._first_end_ms = min(entry.expires_ms, self._first_end_ms or entry.expires_ms)
 
     async def untouched(self) -> bool:
-        """Whether nobody has written them by now. The watch goes on: the next transaction begins before this one ends."""
+        """Whether nobody has written them by now, as far as is known: not if the watch was ended before its time. A key that
+        has expired meanwhile has changed, too. The watch goes on: the next transaction begins before this one ends."""
+        if self._transaction is None or self._some_have_expired():
+            return False
         watched, self._transaction = self._transaction, await self._db.begin(IsolationLevel.SNAPSHOT)
         await self._transaction.mark_read(list(self.keys))
         try:
@@ -200,8 +282,13 @@ class Watch:
             return False
         return True
 
+    def _some_have_expired(self) -> bool:
+        return self._first_end_ms is not None and self._first_end_ms <= self._runtime.now_ms()
+
     async def end(self) -> None:
-        await self._transaction.rollback()
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.rollback()
 
 
 class Keyspace:
@@ -211,17 +298,16 @@ class Keyspace:
         self.source = source
         self.runtime = runtime
         self.db = source if isinstance(source, Db) else None
-
-    def reading(self) -> ReadUnit:
-        return ReadUnit(self.source, self.runtime)
+        self.reading = ReadUnit(source, runtime)
+        """What all commands share that only read: it holds nothing."""
 
     async def write(
         self, work: Callable[[WriteUnit], Awaitable[T]], *, watch: Watch | None = None
     ) -> tuple[T, WriteHandle | None] | None:
         """Do ``work`` as one unit, again if it lost against another write. None if somebody wrote a watched key."""
         assert self.db is not None, "the command table refuses writes to a reader"
-        while True:
-            unit = WriteUnit(self.db, self.runtime)
+        for attempt in count():
+            unit = WriteUnit(self.db, self.runtime, patient=attempt < PATIENCE)
             try:
                 if watch is not None:
                     await unit.lose_to_writes_of(watch.keys)
@@ -237,10 +323,11 @@ class Keyspace:
                 return result, await unit.commit()
             except TransactionError:
                 continue
+        raise AssertionError("one does not run out of attempts")
 
     async def watch(self) -> Watch:
         assert self.db is not None, "the command table refuses WATCH at a reader"
-        return await Watch.begin(self.db)
+        return await Watch.begin(self.db, self.runtime)
 
 
 def _put_options(expires: Expiry) -> PutOptions:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
 from slate_engine.server.config import LogConfig
+from slate_engine.store.scrubbing import scrubbed
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """Of the HTTP request that is being answered."""
-
-_SECRETS = re.compile(
-    r"(?i)((?:secret|password|token|access_?key|credential|authorization|signature|sig)[a-z_\-]*[\"']?\s*[=:]\s*[\"']?)"
-    r"(?:bearer\s+)?[^\s\"'&,;]+"
-)
-_USER_INFO = re.compile(r"(\w+://)[^/\s@]+@")
-
-
-def scrubbed(text: str) -> str:
-    """``text`` without what looks like a secret: the value of a field of that name, or a password in a url."""
-    return _USER_INFO.sub(r"\1***@", _SECRETS.sub(r"\1***", text))
 
 
 class _Human(logging.Formatter):

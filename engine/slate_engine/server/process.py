@@ -7,24 +7,26 @@ and SIGINT drain; a second one ends at once. How it ended is told by the exit co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from collections.abc import Callable
 from ipaddress import ip_address
 
-from aiohttp import web
 from prometheus_client import REGISTRY
 
 from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
+from slate_engine.lsm.loops import Loop
 from slate_engine.runtime import SystemRuntime
 from slate_engine.server.config import Config
+from slate_engine.server.descriptors import room_for
 from slate_engine.server.gate import Gate
 from slate_engine.server.health import Health
 from slate_engine.server.http.application import application
-from slate_engine.server.listening import listening
-from slate_engine.server.logs import scrubbed
+from slate_engine.server.http.server import HttpServer
 from slate_engine.server.roles.role import Role, Surroundings
 from slate_engine.server.tls import Certificates
+from slate_engine.store.scrubbing import scrubbed
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ CLEAN, FAILED, UNREACHABLE, FENCED = 0, 1, 5, 6
 """Exit codes, the same as those of the other verbs of the command."""
 
 LONGEST_PAUSE = 15.0
-HEARTBEAT, HEARTBEAT_PATIENCE = 1.0, 15.0
+HEARTBEAT = 1.0
 
 
 def serve(config: Config, role_of: Callable[[Surroundings], Role]) -> int:
@@ -45,18 +47,17 @@ def serve(config: Config, role_of: Callable[[Surroundings], Role]) -> int:
 async def _serve(config: Config, role_of: Callable[[Surroundings], Role]) -> int:
     runtime = SystemRuntime()
     check_doors(config)
-    surroundings = Surroundings(config, runtime, REGISTRY, Health(runtime))
+    surroundings = Surroundings(config, runtime, REGISTRY, Health(config.stall_seconds))
+    surroundings.health.watch.open()
     role = role_of(surroundings)
     stop = _signals()
-    beating = asyncio.ensure_future(_beat(surroundings.health, runtime))
-    http, freshening = await _start_http(surroundings, role)
+    beating = asyncio.ensure_future(_beat(runtime))
+    http = await _start_http(surroundings, role)
     try:
         return await _live(role, surroundings, stop)
     finally:
-        for task in (beating, freshening):
-            if task is not None:
-                task.cancel()
-        await http.cleanup()
+        beating.cancel()
+        await http.close()
 
 
 async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> int:
@@ -66,7 +67,10 @@ async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> 
     try:
         await asyncio.wait((stopping, working), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
-            return _verdict(role, working.exception())
+            verdict = _verdict(role, working.exception())
+            if verdict == FENCED and config.fenced_hold_seconds:
+                await _hold(role, health, stop, config.fenced_hold_seconds)
+            return verdict
         health.draining = True
         log.info("%s was told to end; it finishes what it has begun, for at most %g s", role.name, config.drain_seconds)
         stop.clear()
@@ -75,6 +79,16 @@ async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> 
         stopping.cancel()
         working.cancel()
         await asyncio.gather(stopping, working, return_exceptions=True)
+
+
+async def _hold(role: Role, health: Health, stop: asyncio.Event, seconds: float) -> None:
+    """Serve nobody, and stay: whoever runs this process may be about to remove it, and would start it again if it ended."""
+    health.starting = "it was replaced by a newer process"
+    log.info("%s waits to be removed, for at most %g s", role.name, seconds)
+    with contextlib.suppress(Error, TimeoutError):
+        await role.drain(0)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
 
 
 async def _work(role: Role, surroundings: Surroundings) -> None:
@@ -136,21 +150,19 @@ def _verdict(role: Role, error: BaseException | None) -> int:
     return FAILED
 
 
-async def _start_http(surroundings: Surroundings, role: Role) -> tuple[web.AppRunner, asyncio.Task[None] | None]:
+async def _start_http(surroundings: Surroundings, role: Role) -> HttpServer:
     config, runtime = surroundings.config.http, surroundings.runtime
+    room_for(config.max_connections, "http.max_connections")
     made = application(
         config, Gate(config.token_file, runtime), surroundings.health, surroundings.registry, role.status, runtime
     )
     role.add_routes(made)
-    runner = web.AppRunner(made, access_log=None, handle_signals=False)
-    await runner.setup()
     certificates = Certificates.of(config.tls, runtime)
-    context = None if certificates is None else certificates.context
-    with listening(config.host, config.port, "http.port"):
-        await web.TCPSite(runner, config.host, config.port, ssl_context=context).start()
-    port = runner.addresses[0][1]
-    log.info("health, metrics and status are served at %s://%s:%d", "https" if context else "http", config.host, port)
-    return runner, None if certificates is None else asyncio.ensure_future(certificates.keep_fresh())
+    server = HttpServer(made, config, certificates, surroundings.registry, runtime)
+    port = await server.open()
+    scheme = "http" if certificates is None else "https"
+    log.info("health, metrics and status are served at %s://%s:%d", scheme, config.host, port)
+    return server
 
 
 def check_doors(config: Config) -> None:
@@ -182,9 +194,9 @@ def _signals() -> asyncio.Event:
     return stop
 
 
-async def _beat(health: Health, runtime: SystemRuntime) -> None:
+async def _beat(runtime: SystemRuntime) -> None:
     """The event loop's own pulse: whoever holds it up for long is noticed when it answers again."""
-    pulse = health.pulse("the event loop", HEARTBEAT_PATIENCE)
-    while True:
-        await runtime.sleep(HEARTBEAT)
-        pulse.beat()
+    loop = Loop("the event loop", runtime)
+    with loop.running():
+        while True:
+            await loop.sleep(HEARTBEAT)

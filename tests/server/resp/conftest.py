@@ -17,8 +17,11 @@ from slate_engine.api.object_store import ObjectStore
 from slate_engine.runtime import SystemRuntime
 from slate_engine.server.gate import Gate
 from slate_engine.server.keyspace import Keyspace
+from slate_engine.server.resp.execution import execute
 from slate_engine.server.resp.listener import Listener
+from slate_engine.server.resp.replies import Reply
 from slate_engine.server.resp.service import RespLimits, RespService
+from slate_engine.server.resp.session import Session
 from slate_engine.store.memory import MemoryStore
 
 
@@ -53,6 +56,14 @@ class Server:
     def client(self, **options: object) -> Redis:
         # Without retries: a refusal is what some of the tests wait for.
         return Redis(port=self.port, retry=Retry(NoBackoff(), 0), **options)  # type: ignore[arg-type]
+
+    def session(self) -> Session:
+        """A client without a socket."""
+        return Session(self.service, 0, "nowhere", 0.0, authenticated=True)
+
+    async def at_once(self, words: list[str]) -> Reply:
+        """The reply to a command, without a socket: whoever else has a turn meanwhile got it from the command."""
+        return (await execute(self.session(), [word.encode() for word in words])).reply
 
 
 async def serve(

@@ -10,6 +10,8 @@ from redis.asyncio import Redis
 
 from slate_engine.api.enums import FlushType
 from slate_engine.api.options import FlushOptions
+from slate_engine.server.resp.execution import execute
+from slate_engine.server.resp.replies import encode
 from tests.server.resp.conftest import Server
 
 
@@ -72,6 +74,22 @@ async def test_numbers(client: Redis) -> None:
     assert await client.decrby("n", 100) == -59
     assert await client.incrbyfloat("f", 10.5) == 10.5
     assert await client.incrbyfloat("f", -10.5) == 0
+    for amount, text in (
+        ("0.1", b"0.1"),
+        ("0.2", b"0.3"),
+        ("1e20", b"100000000000000000000.3"),
+        ("-1e20", b"0.3"),
+        ("-0.3", b"0"),
+        ("1e-18", b"0"),
+        ("5.0e3", b"5000"),
+    ):
+        await client.execute_command("INCRBYFLOAT", "f", amount)
+        assert await client.get("f") == text
+    for amount in ("1e5000", "nan", " 1", "1_0", "x", "9" * 10_000):
+        with pytest.raises(redis.exceptions.ResponseError, match="not a valid float"):
+            await client.execute_command("INCRBYFLOAT", "f", amount)
+    with pytest.raises(redis.exceptions.ResponseError, match="NaN or Infinity"):
+        await client.execute_command("INCRBYFLOAT", "f", "inf")
     await client.set("n", str(2**63 - 1))
     with pytest.raises(redis.exceptions.ResponseError, match="would overflow"):
         await client.incr("n")
@@ -120,6 +138,8 @@ async def test_expiry(client: Redis) -> None:
     assert await client.ttl("b") == -1
     await client.expireat("b", 4_000_000_000)
     assert await client.expiretime("b") == 4_000_000_000
+    await client.pexpireat("b", 4_000_000_000_500)
+    assert await client.expiretime("b") == 4_000_000_001, "it is rounded, as TTL is"
     with pytest.raises(redis.exceptions.ResponseError, match="not compatible"):
         await client.execute_command("EXPIRE", "b", "1", "NX", "GT")
 
@@ -218,3 +238,25 @@ async def test_mistakes(client: Redis, words: list[str], message: str) -> None:
     with pytest.raises(redis.exceptions.ResponseError, match=message):
         await client.execute_command(*words)
     assert await client.ping() is True, "a mistake ends nothing"
+
+
+@pytest.mark.parametrize(
+    ("version", "texts", "flags", "settings"),
+    [(2, b"$", b"*2\r\n", b"*2\r\n"), (3, b"=", b"~2\r\n", b"%1\r\n")],
+)
+async def test_kinds_of_replies(server: Server, version: int, texts: bytes, flags: bytes, settings: bytes) -> None:
+    """Version 3 has words for texts, sets and maps, and Redis uses them."""
+    session = server.session()
+    session.version = version
+
+    async def asked(*words: bytes) -> bytes:
+        return encode((await execute(session, list(words))).reply, version)
+
+    for command in ([b"INFO", b"server"], [b"CLIENT", b"INFO"], [b"CLIENT", b"LIST"]):
+        answer = await asked(*command)
+        size, _, text = answer.partition(b"\r\n")
+        assert size[:1] == texts
+        assert len(text) == int(size[1:]) + 2
+        assert text.startswith(b"txt:") is (version == 3)
+    assert flags + b"+fast\r\n+readonly\r\n" in await asked(b"COMMAND", b"INFO", b"get")
+    assert (await asked(b"CONFIG", b"GET", b"MAXCL*")).startswith(settings + b"$10\r\nmaxclients\r\n")

@@ -148,16 +148,6 @@ async def test_who_says_nothing_is_sent_away(db: Db) -> None:
     await running.listener.close(1.0)
 
 
-async def test_many_that_are_idle(server: Server) -> None:
-    opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(300)]
-    client = server.client()
-    assert await client.set("a", "1") is True
-    assert server.numbers.clients == 301
-    for _, writer in opened:
-        writer.close()
-    await client.aclose()
-
-
 async def test_the_end_answers_what_was_asked(db: Db) -> None:
     running = await serve(db, runtime=SystemRuntime())
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)

@@ -19,16 +19,17 @@ from tests.server.resp.conftest import Server, serve
 
 
 class HeldStore(MemoryStore):
-    """Keeps WAL files waiting until it is let go."""
+    """Keeps what is put under a folder waiting until it is let go."""
 
-    def __init__(self, runtime: SystemRuntime) -> None:
+    def __init__(self, runtime: SystemRuntime, folder: str = "/wal/") -> None:
         super().__init__(runtime)
+        self._folder = folder
         self.free = asyncio.Event()
         self.free.set()
         self.wal_puts = 0
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE) -> str:
-        if "/wal/" in key:
+        if self._folder in key:
             self.wal_puts += 1
             await self.free.wait()
         return await super().put(key, data, mode)

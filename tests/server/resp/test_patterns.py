@@ -7,7 +7,8 @@ import time
 import pytest
 
 from slate_engine.server.resp.commands.iteration import end_of
-from slate_engine.server.resp.patterns import literal_prefix, matcher
+from slate_engine.server.resp.patterns import _expression, literal_prefix, matcher
+from slate_engine.server.resp.replies import CommandError
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,37 @@ def test_only_keys_with_the_prefix_are_read() -> None:
     assert literal_prefix(b"user") == b"user"
     assert literal_prefix(b"*") == b""
     assert (end_of(b"user:"), end_of(b"a\xff"), end_of(b"\xff"), end_of(b"")) == (b"user;", b"b", None, None)
+
+
+@pytest.mark.parametrize("pattern", [b"[^x]" * 256, b"[a-z]" * 200, b"[^a-y]" * 150, b"?" * 1024, b"[" + b"ace" * 300])
+def test_what_a_pattern_is_made_into_is_about_as_long(pattern: bytes) -> None:
+    """To compile an expression takes time for every byte of it."""
+    assert len(_expression(pattern)) <= 10 * len(pattern)
+
+
+def test_a_pattern_has_its_length() -> None:
+    with pytest.raises(CommandError, match="at most 1024 bytes"):
+        matcher(b"?" * 1025)
+
+
+def test_sets_are_those_that_are_written() -> None:
+    for text in (b"[^x]", b"[a-cx-z]", b"[]-a]", b"[^\\]]", b"[-a]", b"[\\x]", b"[^]", b"[\x00-\xff]"):
+        fits = matcher(text)
+        expected = {byte for byte in range(256) if _member(text, byte)}
+        assert {byte for byte in range(256) if fits(bytes([byte]))} == expected, text
+
+
+def _member(text: bytes, byte: int) -> bool:
+    """By the table of what these few sets mean."""
+    everything = set(range(256))
+    meant = {
+        b"[^x]": everything - {ord("x")},
+        b"[a-cx-z]": set(b"abcxyz"),
+        b"[]-a]": set(),
+        b"[^\\]]": everything - {ord("]")},
+        b"[-a]": set(b"-a"),
+        b"[\\x]": set(b"x"),
+        b"[^]": everything,
+        b"[\x00-\xff]": everything,
+    }
+    return byte in meant[text]

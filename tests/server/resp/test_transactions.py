@@ -39,6 +39,16 @@ async def test_a_command_that_is_wrong_spoils_all(client: Redis) -> None:
     assert await client.get("a") is None
 
 
+async def test_what_cannot_be_in_a_transaction_leaves_the_others(client: Redis) -> None:
+    await client.execute_command("MULTI")
+    for command in (["MULTI"], ["WATCH", "a"]):
+        with pytest.raises(redis.exceptions.ResponseError):
+            await client.execute_command(*command)
+    await client.execute_command("SET", "a", "1")
+    await client.execute_command("AUTH", "default", "any")
+    assert await client.execute_command("EXEC") == [b"OK", b"OK"]
+
+
 async def test_discard(client: Redis) -> None:
     await client.execute_command("MULTI")
     await client.execute_command("SET", "a", "1")
@@ -77,6 +87,28 @@ async def test_watch(server: Server, client: Redis) -> None:
         pipe.get("a")
         assert await pipe.execute() == [b"10"]
     await other.aclose()
+
+
+async def test_a_watched_key_that_expires_has_changed(server: Server, client: Redis) -> None:
+    await client.set("short", "1", px=60)
+    await client.set("long", "1", ex=60)
+    await client.set("gone", "1", px=1)
+    await asyncio.sleep(0.01)
+    async with client.pipeline(transaction=True) as pipe:
+        await pipe.watch("long", "gone", "missing")
+        pipe.multi()
+        pipe.set("a", "1")
+        assert await pipe.execute() == [True], "what had expired before has not changed since"
+    async with client.pipeline(transaction=True) as pipe:
+        await pipe.watch("long")
+        await pipe.watch("short")
+        assert await pipe.get("short") == b"1"
+        await asyncio.sleep(0.1)
+        pipe.multi()
+        pipe.set("a", "2")
+        with pytest.raises(redis.exceptions.WatchError):
+            await pipe.execute()
+    assert await client.get("a") == b"1"
 
 
 async def count_up(server: Server) -> tuple[int, int]:

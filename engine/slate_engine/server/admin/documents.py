@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from slate_engine.gc.explanation import Explanation
+from slate_engine.lsm.compaction.specs import describe, input_bytes
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.state.manifest import Checkpoint
+from slate_engine.state.compactions import Compaction
+from slate_engine.state.manifest import Checkpoint, Manifest
+from slate_engine.state.stores import CompactionsStore
 from slate_engine.state.tombstone import Tombstone, life_of
 from slate_engine.store.cost import GIB, S3_STANDARD
 
@@ -43,10 +46,38 @@ async def status_document(files: DatabaseFiles) -> dict[str, Any]:
             {
                 "path": parent.path,
                 "ssts": len(parent.sst_ids),
+                "size_bytes": int(manifest.ssts.sizes[manifest.owners == place].sum()),
                 "final_checkpoint_id": str(parent.final_checkpoint_id) if parent.final_checkpoint_id else None,
             }
-            for parent in manifest.external_dbs
+            for place, parent in enumerate(manifest.external_dbs)
         ],
+    }
+
+
+async def compactions_document(files: DatabaseFiles) -> dict[str, Any]:
+    """The compactor's book. ``waiting_bytes`` is what no worker has claimed yet."""
+    newest = await CompactionsStore.open(files.store, files.paths.root, files.runtime).latest()
+    if newest is None:
+        return {"compactions": [], "waiting_bytes": 0}
+    # Read after the book, so it shows what the jobs in there were planned on.
+    manifest = (await files.manifests.read_latest()).value
+    waiting = [job for job in newest.value.jobs if job.is_active and job.worker is None]
+    return {
+        "compactions": [_compaction_document(job, manifest) for job in newest.value.jobs],
+        "waiting_bytes": sum(input_bytes(job.spec, manifest) for job in waiting),
+    }
+
+
+def _compaction_document(job: Compaction, manifest: Manifest) -> dict[str, Any]:
+    return {
+        "id": str(job.id),
+        "state": job.status.name.lower(),
+        # What an ended job has read is not in the manifest any more, or under its number is what became of it.
+        "input_bytes": input_bytes(job.spec, manifest) if job.is_active else 0,
+        "submitted_at_s": job.id.ms // 1000,
+        "worker": None if job.worker is None else job.worker.id,
+        "heartbeat_at_s": None if job.worker is None else job.worker.last_heartbeat_ms // 1000,
+        "description": describe(job.spec),
     }
 
 

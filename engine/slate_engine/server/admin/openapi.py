@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from slate_engine.server.admin.routes import Route
 
 _PROBLEM = {
@@ -40,20 +42,35 @@ def openapi(routes: Sequence[Route], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    given = {} if route.gives is None else _content(route.gives, schemas)
+    answers = {str(status): {"description": text, **given} for status, text in route.statuses.items()}
     made: dict[str, Any] = {
         "summary": route.summary,
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
-        "responses": {str(route.status): {"description": "done"}, "default": _PROBLEM},
+        "responses": {**answers, "default": _PROBLEM},
     }
-    if names := re.findall(r"{(\w+)}", route.path):
-        made["parameters"] = [
-            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
-            for name in names
-        ]
+    if parameters := _parameters(route):
+        made["parameters"] = parameters
     if route.takes is not None:
-        schema = route.takes.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(schema.pop("$defs", {}))
-        schemas[route.takes.__name__] = schema
-        reference = {"$ref": f"#/components/schemas/{route.takes.__name__}"}
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
+        made["requestBody"] = {"required": True, **_content(route.takes, schemas)}
     return made
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    ids = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+        for name in re.findall(r"{(\w+)}", route.path)
+    ]
+    asked = [
+        {"name": each.name, "in": "query", "description": each.summary, "schema": dict(each.schema)}
+        for each in route.query
+    ]
+    return [*ids, *asked]
+
+
+def _content(model: type[BaseModel], schemas: dict[str, Any]) -> dict[str, Any]:
+    """A document of this kind; what it is goes to ``schemas``."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(schema.pop("$defs", {}))
+    schemas[model.__name__] = schema
+    return {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}}}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
+from slate_engine.admin.parents import newest_or_none
 from slate_engine.errors import Error, InvalidError
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.http.problems import Problem
@@ -23,6 +24,13 @@ log = logging.getLogger(__name__)
 
 PREFIX = "gc/operation-"
 LONGEST_PAUSE = 30.0
+KEEP_MS = 7 * 86_400_000
+"""An operation that has ended can be asked about for so long."""
+READS_AT_ONCE = 16
+MAKES_A_DATABASE = ("clone", "copy")
+"""Kinds of work that may be begun where there is no database. A record of any other would be all there is."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,28 +79,26 @@ class Operations:
     files: DatabaseFiles
     carry: Carry
     _known: dict[UUID, Operation] = field(default_factory=dict)
+    _unrecorded: set[UUID] = field(default_factory=set)
+    """Those of which nothing is stored, as there is no database beside which it could be."""
     _tasks: dict[UUID, asyncio.Task[None]] = field(default_factory=dict)
 
     async def resume(self) -> None:
-        """Go on with what an earlier process has not finished."""
-        async for operation in self._stored():
-            self._known[operation.id] = operation
-            if not operation.finished:
-                log.info("operation %s (%s) is gone on with", operation.id, operation.work["kind"])
-                self._begin(operation)
+        """Go on with what an earlier process has not finished. May be called again if the store did not answer."""
+        for operation in await self._stored():
+            if operation.id not in self._tasks:
+                self._known[operation.id] = operation
+                if not operation.finished:
+                    log.info("operation %s (%s) is gone on with", operation.id, operation.work["kind"])
+                    self._begin(operation)
+        await self._forget_old()
 
     async def submit(self, id: UUID, work: Mapping[str, Any]) -> Operation:
         """Begin the work, unless it was begun under this id before."""
         known = await self.get(id)
         if known is None:
             now = self.files.runtime.now_ms()
-            known = Operation(id, work, "running", now, now)
-            try:
-                await self.files.store.put(self._key(id), _encoded(known), CREATE)
-            except Conflict:
-                known = await self._read(id)
-            else:
-                self._known[id] = known
+            known = await self._recorded(Operation(id, work, "running", now, now))
         if dict(known.work) != dict(work):
             raise Problem(
                 409,
@@ -105,6 +111,17 @@ class Operations:
             self._begin(known)
         return known
 
+    async def _recorded(self, operation: Operation) -> Operation:
+        """Write a new operation down, or find the one that somebody has begun under its id."""
+        if operation.work["kind"] not in MAKES_A_DATABASE and await newest_or_none(self.files.manifests) is None:
+            self._unrecorded.add(operation.id)
+            return operation
+        try:
+            await self.files.store.put(self._key(operation.id), _encoded(operation), CREATE)
+        except Conflict:
+            return await self._read(operation.id)
+        return operation
+
     async def get(self, id: UUID) -> Operation | None:
         if id in self._known:
             return self._known[id]
@@ -114,7 +131,7 @@ class Operations:
             return None
 
     async def all(self) -> list[Operation]:
-        found = {operation.id: operation async for operation in self._stored()}
+        found = {operation.id: operation for operation in await self._stored()}
         return sorted({**found, **self._known}.values(), key=lambda operation: operation.created_ms)
 
     async def close(self) -> None:
@@ -123,54 +140,93 @@ class Operations:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    # --- doing it ------------------------------------------------------------------------------------------------
+
     def _begin(self, operation: Operation) -> None:
         self._known[operation.id] = operation
         task = self._tasks[operation.id] = asyncio.ensure_future(self._carry_out(operation))
         task.add_done_callback(lambda _: self._tasks.pop(operation.id, None))
 
     async def _carry_out(self, operation: Operation) -> None:
+        try:
+            outcome = await self._patiently(operation.id, lambda: self._attempt(operation))
+            now = self.files.runtime.now_ms()
+            finished = replace(self._known[operation.id], updated_ms=now, **outcome)
+            await self._patiently(operation.id, lambda: self._record_end(finished))
+        except Exception:
+            log.exception("operation %s broke down; the next process takes it up again", operation.id)
+            return
+        # Only now: whoever is told of it may rely on it, whatever becomes of this process.
+        self._known[operation.id] = finished
+        log.info("operation %s (%s) has %s", operation.id, operation.work["kind"], finished.state)
+        await self._forget_old()
+
+    async def _attempt(self, operation: Operation) -> dict[str, Any]:
+        try:
+            result = await self.carry(operation.work, operation.id, lambda *far: self._progress(operation.id, *far))
+            return {"state": "succeeded", "result": result}
+        except StoreUnavailable:
+            raise
+        except (Error, Problem) as error:
+            problem = error if isinstance(error, Problem) else Problem.of(error)
+            return {"state": "failed", "problem": problem.document}
+        except Exception:
+            log.exception("operation %s broke down", operation.id)
+            broken = Problem(500, "internal", "The service failed", f"see the log for operation {operation.id}")
+            return {"state": "failed", "problem": broken.document}
+
+    async def _patiently(self, id: UUID, step: Callable[[], Awaitable[T]]) -> T:
         pause = 1.0
         while True:
             try:
-                result = await self.carry(operation.work, operation.id, lambda *far: self._progress(operation.id, *far))
-                return await self._finish(operation, state="succeeded", result=result)
+                return await step()
             except StoreUnavailable as trouble:
-                log.warning("operation %s waits for the store: %s", operation.id, trouble)
+                log.warning("operation %s waits for the store: %s", id, trouble)
                 await self.files.runtime.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-            except (Error, Problem) as error:
-                problem = error if isinstance(error, Problem) else Problem.of(error)
-                return await self._finish(operation, state="failed", problem=problem.document)
-            except Exception:
-                log.exception("operation %s broke down", operation.id)
-                broken = Problem(500, "internal", "The service failed", f"see the log for operation {operation.id}")
-                return await self._finish(operation, state="failed", problem=broken.document)
 
     def _progress(self, id: UUID, done: int, total: int) -> None:
         self._known[id] = replace(self._known[id], progress={"done": done, "total": total})
 
-    async def _finish(self, operation: Operation, **outcome: Any) -> None:
-        now = self.files.runtime.now_ms()
-        finished = self._known[operation.id] = replace(self._known[operation.id], updated_ms=now, **outcome)
-        log.info("operation %s (%s) has %s", operation.id, operation.work["kind"], finished.state)
-        if (
-            operation.work["kind"] == "destroy"
-            and operation.work.get("mode") == "hard"
-            and finished.state == "succeeded"
-        ):
-            return  # the record went with the database, and must not be all that is left of it
-        await self.files.store.put(self._key(operation.id), _encoded(finished))
+    # --- what is stored of it ------------------------------------------------------------------------------------
 
-    async def _stored(self) -> AsyncIterator[Operation]:
+    async def _record_end(self, finished: Operation) -> None:
+        work = finished.work
+        if work["kind"] == "destroy" and work.get("mode") == "hard" and finished.state == "succeeded":
+            return  # the record went with the database, and must not be all that is left of it
+        if finished.id not in self._unrecorded:
+            await self.files.store.put(self._key(finished.id), _encoded(finished))
+
+    async def _forget_old(self) -> None:
+        """Records of what ended long ago are deleted, so that they do not become more and more."""
+        before = self.files.runtime.now_ms() - KEEP_MS
+        old = [each.id for each in self._known.values() if each.finished and each.updated_ms < before]
+        try:
+            if stored := [self._key(id) for id in old if id not in self._unrecorded]:
+                await self.files.store.delete(stored)
+        except StoreUnavailable as trouble:
+            log.warning("%d old operations are not deleted yet: %s", len(old), trouble)
+            return
+        for id in old:
+            self._known.pop(id, None)
+            self._unrecorded.discard(id)
+
+    async def _stored(self) -> list[Operation]:
         prefix = self.files.paths.under(PREFIX)
-        async for page in self.files.store.list(prefix):
-            for meta in page:
-                try:
-                    yield _decoded(bytes((await self.files.store.get(meta.key)).data))
-                except NotFound:
-                    continue
-                except InvalidError as error:
-                    log.warning("%s is no operation and is passed over: %s", meta.key, error)
+        keys = [meta.key async for page in self.files.store.list(prefix) for meta in page]
+        slots = asyncio.Semaphore(READS_AT_ONCE)
+        found = await asyncio.gather(*(self._stored_at(key, slots) for key in keys))
+        return [operation for operation in found if operation is not None]
+
+    async def _stored_at(self, key: str, slots: asyncio.Semaphore) -> Operation | None:
+        async with slots:
+            try:
+                return _decoded(bytes((await self.files.store.get(key)).data))
+            except NotFound:
+                return None
+            except InvalidError as error:
+                log.warning("%s is no operation and is passed over: %s", key, error)
+                return None
 
     async def _read(self, id: UUID) -> Operation:
         return _decoded(bytes((await self.files.store.get(self._key(id))).data))

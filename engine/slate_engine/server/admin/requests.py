@@ -5,12 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+LONGEST_LIFETIME = 100 * 365 * 86400
 
 Lifetime = Annotated[
     float | None,
-    Field(gt=0, description="seconds from now; null for ever", examples=[604800], title="lifetime_seconds"),
+    Field(
+        gt=0,
+        le=LONGEST_LIFETIME,
+        allow_inf_nan=False,
+        description="seconds from now; null for ever",
+        examples=[604800],
+        title="lifetime_seconds",
+    ),
 ]
+
+Place = Annotated[str, StringConstraints(min_length=1, max_length=1024), Field(description="a path in the same store")]
 
 
 class Document(BaseModel):
@@ -23,20 +34,30 @@ class CheckpointRequest(Document):
     """A checkpoint of the present state, or of what another one keeps."""
 
     lifetime_seconds: Lifetime = None
-    name: str | None = None
+    name: str | None = Field(default=None, max_length=1024)
     source: UUID | None = Field(
         default=None, description="a checkpoint whose state is kept, instead of the present one"
     )
 
 
 class RefreshRequest(Document):
-    """How long the checkpoint lives from now on."""
+    """How long the checkpoint lives from now on. It has to be said: a document that says nothing would mean for ever."""
 
-    lifetime_seconds: Lifetime = None
+    lifetime_seconds: Lifetime
+
+
+class OwnerRequest(Document):
+    """Who cares for this database, and what he thinks is there when he first comes."""
+
+    uid: UUID
+    namespace: str = Field(min_length=1, max_length=253)
+    name: str = Field(min_length=1, max_length=253)
+    expect: Literal["empty", "database", "destroyed"] = "database"
+    instead_of: UUID | None = Field(default=None, description="the owner, gone for good, who did not give it back")
 
 
 class CloneSourceRequest(Document):
-    path: str
+    path: Place
     checkpoint: UUID | None = None
 
 
@@ -44,7 +65,7 @@ class CloneOperation(Document):
     """Make a clone at ``target`` of this database, or of others in the same store."""
 
     kind: Literal["clone"]
-    target: str
+    target: Place
     checkpoint: UUID | None = Field(default=None, description="of this database; none for the present state")
     sources: list[CloneSourceRequest] = Field(default_factory=list, description="several, with disjoint keys, instead")
 
@@ -53,7 +74,7 @@ class CopyOperation(Document):
     """Make a copy at ``target`` that shares nothing with this database."""
 
     kind: Literal["copy"]
-    target: str
+    target: Place
     checkpoint: UUID | None = None
 
 
@@ -62,6 +83,9 @@ class DestroyOperation(Document):
 
     kind: Literal["destroy"]
     mode: Literal["soft", "hard"] = "soft"
+    destroyed_at_s: int | None = Field(
+        default=None, description="for good only if it is still destroyed since this second, and was not brought back"
+    )
 
 
 class UndeleteOperation(Document):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -18,29 +19,80 @@ from slate_engine.admin.checkpoints import (
     list_checkpoints,
     refresh_checkpoint,
 )
+from slate_engine.admin.ownership import Owner, claim, owner_of, release
 from slate_engine.gc.discovery import find_clones
 from slate_engine.gc.explain import explain
+from slate_engine.gc.explanation import Verdict
 from slate_engine.gc.options import GcOptions
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.server.admin.documents import checkpoint_document, explanation_document, status_document
+from slate_engine.server.admin.answers import (
+    CheckpointAnswer,
+    CheckpointsAnswer,
+    CompactionsAnswer,
+    ExplanationAnswer,
+    OperationAnswer,
+    OperationsAnswer,
+    OwnerAnswer,
+    StatusAnswer,
+)
+from slate_engine.server.admin.documents import (
+    checkpoint_document,
+    compactions_document,
+    explanation_document,
+    status_document,
+)
 from slate_engine.server.admin.operations import Operations
-from slate_engine.server.admin.requests import CheckpointRequest, OperationRequest, RefreshRequest
+from slate_engine.server.admin.requests import (
+    CheckpointRequest,
+    CloneOperation,
+    CopyOperation,
+    OperationRequest,
+    OwnerRequest,
+    RefreshRequest,
+)
 from slate_engine.server.admin.work import milliseconds
 from slate_engine.server.http.problems import Problem
 from slate_engine.state.checkpoints import CheckpointMissing
 from slate_engine.state.manifest import Checkpoint
 
 MOST_EXPLAINED = 10_000
+BODY_SECONDS = 10.0
+"""For a document to come. Who waits for one that never does keeps a place at the door that health is asked for at."""
+FOLDERS = ("manifest", "compactions", "wal", "compacted", "gc")
+"""What a database at the very top of a store is made of."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A parameter after the question mark; ``schema`` is what it may be."""
+
+    name: str
+    summary: str
+    schema: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Route:
+    """``statuses`` are those of success, all with a document of the kind ``gives``."""
+
     method: str
     path: str
     summary: str
     handler: Callable[[web.Request], Awaitable[web.Response]]
+    gives: type[BaseModel] | None
     takes: type[BaseModel] | None = None
-    status: int = 200
+    statuses: Mapping[int, str] = field(default_factory=lambda: {200: "done"})
+    query: tuple[Query, ...] = ()
+
+
+_NAMED = (Query("name", "only those of this name", {"type": "string"}),)
+_CHOSEN = (
+    Query("limit", "how many objects are listed", {"type": "integer", "minimum": 0, "maximum": MOST_EXPLAINED}),
+    Query("verdict", "only objects with this verdict", {"type": "string", "enum": [each.value for each in Verdict]}),
+)
+_MADE = {201: "made"}
+_GONE = {204: "gone"}
+_BEGUN = {200: "it has ended, as `state` says", 202: "it is under way: ask for it again"}
 
 
 class AdminApi:
@@ -50,33 +102,54 @@ class AdminApi:
         self._files = files
         self._operations = operations
         self._collection = collection
+        id = "/v1/checkpoints/{id}"
         self.routes = (
-            Route("GET", "/v1/status", "How the database is", self._status),
-            Route("GET", "/v1/checkpoints", "All checkpoints, or those of a name (?name=)", self._list_checkpoints),
-            Route("POST", "/v1/checkpoints", "Make a checkpoint", self._create_checkpoint, CheckpointRequest, 201),
-            Route("GET", "/v1/checkpoints/{id}", "One checkpoint", self._get_checkpoint),
+            Route("GET", "/v1/status", "How the database is", self._status, StatusAnswer),
+            Route("GET", "/v1/owner", "Who cares for it", self._get_owner, OwnerAnswer),
+            Route("PUT", "/v1/owner", "Care for it, if nobody else does", self._put_owner, OwnerAnswer, OwnerRequest),
+            Route(
+                "DELETE", "/v1/owner/{id}", "Give it back, if this is its owner", self._delete_owner, None, None, _GONE
+            ),
+            Route("GET", "/v1/checkpoints", "All checkpoints", self._list_checkpoints, CheckpointsAnswer, query=_NAMED),
+            Route(
+                "POST",
+                "/v1/checkpoints",
+                "Make a checkpoint",
+                self._create_checkpoint,
+                CheckpointAnswer,
+                CheckpointRequest,
+                _MADE,
+            ),
+            Route("GET", id, "One checkpoint", self._get_checkpoint, CheckpointAnswer),
             Route(
                 "PUT",
-                "/v1/checkpoints/{id}",
+                id,
                 "Make a checkpoint of this id; harmless to repeat",
                 self._put_checkpoint,
+                CheckpointAnswer,
                 CheckpointRequest,
             ),
-            Route(
-                "PATCH", "/v1/checkpoints/{id}", "Change how long it lives", self._refresh_checkpoint, RefreshRequest
-            ),
-            Route("DELETE", "/v1/checkpoints/{id}", "Delete it, if it is there", self._delete_checkpoint, None, 204),
-            Route("GET", "/v1/operations", "All operations, the oldest first", self._list_operations),
-            Route("GET", "/v1/operations/{id}", "How far an operation is", self._get_operation),
+            Route("PATCH", id, "Change how long it lives", self._refresh_checkpoint, CheckpointAnswer, RefreshRequest),
+            Route("DELETE", id, "Delete it, if it is there", self._delete_checkpoint, None, None, _GONE),
+            Route("GET", "/v1/operations", "All operations, the oldest first", self._list_operations, OperationsAnswer),
+            Route("GET", "/v1/operations/{id}", "How far an operation is", self._get_operation, OperationAnswer),
             Route(
                 "PUT",
                 "/v1/operations/{id}",
                 "Begin work that may take long, under an id of the caller's; harmless to repeat",
                 self._put_operation,
+                OperationAnswer,
                 OperationRequest,
-                202,
+                _BEGUN,
             ),
-            Route("GET", "/v1/explain", "What holds each object (?limit=, ?verdict=)", self._explain),
+            Route(
+                "GET",
+                "/v1/compactions",
+                "What the compactor has planned, and who does it",
+                self._list_compactions,
+                CompactionsAnswer,
+            ),
+            Route("GET", "/v1/explain", "What holds each object", self._explain, ExplanationAnswer, query=_CHOSEN),
         )
 
     def add_to(self, application: web.Application) -> None:
@@ -119,10 +192,27 @@ class AdminApi:
                 return each
         raise CheckpointMissing(id)
 
+    # --- owners --------------------------------------------------------------------------------------------------
+
+    async def _get_owner(self, request: web.Request) -> web.Response:
+        owner = await owner_of(self._files)
+        return web.json_response({"owner": None if owner is None else asdict(owner)})
+
+    async def _put_owner(self, request: web.Request) -> web.Response:
+        wanted = await taken(request, OwnerRequest)
+        claimant = Owner(str(wanted.uid), wanted.namespace, wanted.name)
+        instead_of = None if wanted.instead_of is None else str(wanted.instead_of)
+        return web.json_response({"owner": asdict(await claim(self._files, claimant, wanted.expect, instead_of))})
+
+    async def _delete_owner(self, request: web.Request) -> web.Response:
+        await release(self._files, str(id_of(request)))
+        return web.Response(status=204)
+
     # --- operations ----------------------------------------------------------------------------------------------
 
     async def _put_operation(self, request: web.Request) -> web.Response:
         wanted = await taken(request, OperationRequest)
+        check_place(wanted.work, self._files.path)
         work = wanted.work.model_dump(mode="json")
         operation = await self._operations.submit(id_of(request), work)
         return web.json_response(operation.document(), status=200 if operation.finished else 202)
@@ -142,18 +232,28 @@ class AdminApi:
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response(await status_document(self._files))
 
+    async def _list_compactions(self, request: web.Request) -> web.Response:
+        return web.json_response(await compactions_document(self._files))
+
     async def _explain(self, request: web.Request) -> web.Response:
-        limit = _number(request, "limit", 1000)
-        clones = await find_clones(self._files.store, self._files.runtime)
+        limit, verdict = _number(request, "limit", 1000), _verdict(request)
+        # For whom a checkpoint is takes a look at every database of the store, which not everybody needs to know.
+        named = request.query.get("clones") != "false"
+        clones = await find_clones(self._files.store, self._files.runtime) if named else None
         found = await explain(self._files, self._collection, clones)
-        return web.json_response(explanation_document(found, limit, request.query.get("verdict")))
+        return web.json_response(explanation_document(found, limit, verdict))
 
 
 async def taken(request: web.Request, model: type[Any]) -> Any:
     """The document that was sent, checked."""
     try:
-        sent = json.loads(await request.read() or b"{}")
-    except ValueError as error:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await request.read()
+    except TimeoutError:
+        raise Problem(408, "too-slow", "The document did not come", f"send it within {BODY_SECONDS:g} s") from None
+    try:
+        sent = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
         raise Problem(400, "not-json", "This is no JSON", f"the body cannot be read: {error}") from None
     try:
         return model.model_validate(sent)
@@ -173,6 +273,24 @@ def id_of(request: web.Request) -> UUID:
 
 def _number(request: web.Request, name: str, otherwise: int) -> int:
     text = request.query.get(name, str(otherwise))
-    if not text.isdigit() or int(text) > MOST_EXPLAINED:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9 or int(text) > MOST_EXPLAINED:
         raise Problem(400, "not-a-number", "This is no number", f"{name} is a whole number up to {MOST_EXPLAINED}")
     return int(text)
+
+
+def _verdict(request: web.Request) -> str | None:
+    text, known = request.query.get("verdict"), [each.value for each in Verdict]
+    if text is not None and text not in known:
+        raise Problem(400, "no-such-verdict", "There is no such verdict", f"verdict is one of: {', '.join(known)}")
+    return text
+
+
+def check_place(work: BaseModel, path: str) -> None:
+    """A database inside this one would be taken for a part of it, and deleted with it."""
+    if not isinstance(work, CloneOperation | CopyOperation):
+        return
+    target, own = work.target.strip("/"), path.strip("/")
+    inside = target.startswith(f"{own}/") if own else target.split("/")[0] in FOLDERS
+    if not target or inside:
+        detail = f"{work.target!r} is in the database at {path!r} itself; choose a path beside it"
+        raise Problem(422, "invalid-document", "The document is wrong", detail)

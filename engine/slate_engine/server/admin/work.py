@@ -25,6 +25,7 @@ from slate_engine.server.admin.requests import (
     UndeleteOperation,
     Work,
 )
+from slate_engine.state.commit import NothingStored
 
 _WORK: TypeAdapter[Any] = TypeAdapter(Work)
 
@@ -45,8 +46,8 @@ class Workbench:
                 return {"path": wanted.target, "manifest_id": made.id}
             case DestroyOperation(mode="soft"):
                 return {"destroyed_at_s": await destroy_softly(self._files)}
-            case DestroyOperation():
-                return {"objects": len(await destroy_hard(self._files))}
+            case DestroyOperation() as wanted:
+                return await self._destroy_for_good(wanted.destroyed_at_s)
             case UndeleteOperation():
                 await undelete(self._files)
                 return {}
@@ -65,6 +66,13 @@ class Workbench:
             self._at(wanted.target), sources or [CloneSource(self._files.path, wanted.checkpoint)]
         )
         return {"path": wanted.target, "manifest_id": made.id}
+
+    async def _destroy_for_good(self, destroyed_at_s: int | None) -> Mapping[str, Any]:
+        """That nothing is there is what was wanted: whoever asked may not have heard of it, and asks again."""
+        try:
+            return {"objects": len(await destroy_hard(self._files, destroyed_at_s=destroyed_at_s))}
+        except NothingStored:
+            return {"objects": 0}
 
     async def _collect(self, dry_run: bool) -> Mapping[str, Any]:
         report = await collect_once(self._files, dry(self._collection) if dry_run else self._collection)

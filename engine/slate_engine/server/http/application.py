@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from slate_engine.errors import Error
 from slate_engine.runtime import Runtime, uuid4
+from slate_engine.server.bill import Bill
 from slate_engine.server.config import HttpConfig
 from slate_engine.server.gate import Gate
 from slate_engine.server.health import Health
@@ -37,6 +38,8 @@ def application(
         middlewares=[_named(runtime), _guarded(config, gate)], client_max_size=config.max_request_bytes
     )
 
+    bill = Bill(registry, runtime)
+
     async def livez(request: web.Request) -> web.Response:
         return _verdict(health.dead(), "alive")
 
@@ -47,7 +50,8 @@ def application(
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def show_status(request: web.Request) -> web.Response:
-        return web.json_response({**status(), "ready": not health.not_ready(), "reasons": health.not_ready()})
+        reasons = health.not_ready()
+        return web.json_response({**status(), "ready": not reasons, "reasons": reasons, "requests": bill.document()})
 
     made.router.add_get("/livez", livez)
     made.router.add_get("/readyz", readyz)
@@ -108,7 +112,7 @@ def _guarded(config: HttpConfig, gate: Gate) -> Any:
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         if gate.shut and request.path not in open_paths:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not gate.admits(token.strip().encode()):
+            if scheme.lower() != "bearer" or not gate.admits(token.strip().encode(errors="surrogateescape")):
                 raise unauthorized()
         return await handler(request)
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from aiohttp import web
 
+from slate_engine.admin.ownership import DatabaseExists, OwnedByAnother
 from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
-from slate_engine.server.logs import scrubbed
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
 from slate_engine.state.commit import NothingStored
-from slate_engine.state.destroy import InvalidDeletion, NotDestroyed
+from slate_engine.state.destroy import BeingUndeleted, BroughtBack, InvalidDeletion, NotDestroyed
 from slate_engine.state.tombstone import Destroyed
+from slate_engine.store.scrubbing import scrubbed
 
 TYPES: tuple[tuple[type[Error], int, str, str], ...] = (
     (InvalidDeletion, 409, "invalid-deletion", "Something still needs the database"),
+    (BeingUndeleted, 409, "being-undeleted", "Somebody is bringing the database back"),
+    (BroughtBack, 409, "brought-back", "The database was brought back"),
     (NotDestroyed, 409, "not-destroyed", "The database is not destroyed"),
     (Destroyed, 410, "destroyed", "The database is destroyed"),
+    (OwnedByAnother, 409, "owned-by-another", "The database belongs to another owner"),
+    (DatabaseExists, 409, "database-exists", "There is a database already"),
     (NotInitialized, 409, "not-initialized", "The database is not set up yet"),
     (CheckpointMissing, 404, "checkpoint-missing", "There is no such checkpoint"),
     (CheckpointExpired, 410, "checkpoint-expired", "The checkpoint has expired"),
@@ -47,12 +54,7 @@ class Problem(Exception):
             return cls(409, "fenced", "Another process has taken over", message)
         for kind, status, name, title in TYPES:
             if isinstance(error, kind):
-                more = (
-                    {"checkpoints": [str(each.id) for each in error.checkpoints]}
-                    if isinstance(error, InvalidDeletion)
-                    else {}
-                )
-                return cls(status, name, title, message, **more)
+                return cls(status, name, title, message, **_particulars(error))
         return cls(500, "internal", "The service failed", message)
 
     def response(self) -> web.Response:
@@ -60,6 +62,15 @@ class Problem(Exception):
         return web.json_response(
             self.document, status=self.status, content_type="application/problem+json", headers=headers
         )
+
+
+def _particulars(error: Error) -> dict[str, object]:
+    """What a program can use of it."""
+    if isinstance(error, InvalidDeletion):
+        return {"checkpoints": [str(each.id) for each in error.checkpoints]}
+    if isinstance(error, OwnedByAnother):
+        return {"owner": asdict(error.owner)}
+    return {}
 
 
 def not_found(path: str) -> Problem:

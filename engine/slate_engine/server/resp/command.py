@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from slate_engine.server.resp.budget import Budget
 from slate_engine.server.resp.replies import CommandError, Reply
 
 if TYPE_CHECKING:
-    from slate_engine.server.keyspace import Unit
+    from slate_engine.server.keyspace import ReadUnit, Unit
     from slate_engine.server.resp.session import Session
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request: the arguments after the command's name, who asks, and the unit of work it belongs to."""
+    """One request: the arguments after the command's name, who asks, and the unit of work it belongs to. ``shared`` is what
+    is left for the replies of a transaction, if it is in one."""
 
     args: list[bytes]
     session: Session
     unit: Unit
+    shared: Budget | None = None
 
     @property
     def now_ms(self) -> int:
         return self.session.service.keyspace.runtime.now_ms()
 
+    def budget(self) -> Budget:
+        """For a reply that is gathered from many parts."""
+        return self.shared or Budget(self.session.service.limits.reply_bytes)
+
 
 Handler = Callable[[Call], Awaitable[Reply]]
+
+MOST_WORDS = 1024
+"""Of a command without keys, such as COMMAND INFO: all of them are dealt with in one go, in which nobody else is served."""
+
+
+class Later(Enum):
+    LATER = "has to wait"
+
+
+LATER: Final = Later.LATER
+"""In place of a reply that cannot be given at once."""
+
+Peek: TypeAlias = "Callable[[ReadUnit, list[bytes]], Reply | Later]"
+"""Answers a whole request from what is in memory, if that is enough."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +64,8 @@ class Command:
     group: str
     summary: str
     run: Handler
+    at_once: Peek | None = None
+    """The same for what is in memory, without waiting. Only for commands with a fixed number of arguments that read."""
 
     @property
     def writes(self) -> bool:
@@ -48,7 +73,9 @@ class Command:
 
     def check_arity(self, count: int) -> None:
         if count != self.arity if self.arity >= 0 else count < -self.arity:
-            raise CommandError(f"ERR wrong number of arguments for '{self.name.lower()}' command")
+            raise wrong_arguments(self.name.lower())
+        if count > MOST_WORDS and not self.keys[0]:
+            raise CommandError(f"ERR too many arguments for '{self.name.lower()}' command: at most {MOST_WORDS}")
 
     def keys_of(self, request: list[bytes]) -> list[bytes]:
         first, last, step = self.keys
@@ -63,12 +90,19 @@ TABLE: dict[bytes, Command] = {}
 
 
 def command(
-    name: str, arity: int, flags: str, summary: str, *, keys: tuple[int, int, int] = (0, 0, 0), group: str
+    name: str,
+    arity: int,
+    flags: str,
+    summary: str,
+    *,
+    keys: tuple[int, int, int] = (0, 0, 0),
+    group: str,
+    at_once: Peek | None = None,
 ) -> Callable[[Handler], Handler]:
     """Enter a handler in the table."""
 
     def enter(run: Handler) -> Handler:
-        TABLE[name.encode()] = Command(name, arity, frozenset(flags.split()), keys, group, summary, run)
+        TABLE[name.encode()] = Command(name, arity, frozenset(flags.split()), keys, group, summary, run, at_once)
         return run
 
     return enter
@@ -98,6 +132,17 @@ def integer(text: bytes) -> int:
     value = int(text)
     if not -(2**63) <= value < 2**63:
         raise not_an_integer()
+    return value
+
+
+def real(text: bytes) -> float:
+    """A floating-point number, which may be infinite."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise CommandError("ERR value is not a valid float") from None
+    if math.isnan(value) or text != text.strip() or b"_" in text:
+        raise CommandError("ERR value is not a valid float")
     return value
 
 

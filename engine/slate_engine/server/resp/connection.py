@@ -13,9 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from slate_engine.api.handle import WriteHandle
 from slate_engine.errors import Error
-from slate_engine.server.resp.execution import Outcome, as_reply, execute
-from slate_engine.server.resp.replies import Reply, encode, error_line
+from slate_engine.server.resp.command import LATER
+from slate_engine.server.resp.execution import answer_at_once, as_reply, execute
+from slate_engine.server.resp.replies import CommandError, Reply, encode, error_line, is_long, pieces
 from slate_engine.server.resp.requests import STRANGERS, ProtocolError, RequestParser
 from slate_engine.server.resp.service import RespService
 from slate_engine.server.resp.session import Session
@@ -35,7 +37,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         service: RespService,
-        enter: Callable[[Connection], Session | None],
+        enter: Callable[[Connection], Session],
         leave: Callable[[Connection], None],
     ) -> None:
         self._service = service
@@ -49,7 +51,16 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
-        self._waiting: deque[tuple[Outcome, int]] = deque()
+        self._taken: list[list[bytes]] = []
+        """Requests that are understood and not carried out."""
+        self._fault: ProtocolError | None = None
+        self._resting = False
+        """Whether the task that serves this client waits for it: then there is nothing that a new request could overtake."""
+        self.heard = True
+        """Whether a byte has come since somebody last looked."""
+        self._waiting: deque[tuple[WriteHandle | None, bytes]] = deque()
+        """Replies, and what must be durable before they are sent."""
+        self._waiting_bytes = 0
         self._answered = asyncio.Event()
         self._answering: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -59,18 +70,17 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, and does not say so
         self._transport.set_write_buffer_limits(high=self._service.limits.output_bytes // 4)
-        session = self._enter(self)
-        if session is None:
-            self._transport.write(error_line("ERR max number of clients reached"))
-            self._transport.close()
-            return
-        self.session = session
+        self.session = session = self._enter(self)
         self._parser.limits = self._service.limits.request if session.authenticated else STRANGERS
         self._serving = asyncio.ensure_future(self._serve())
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
-        self._arrived.set()
+        self.heard = True
+        if self._resting:
+            self._answer_at_once()
+        else:
+            self._arrived.set()
         if self._parser.buffered > INPUT_HIGH and self._reading:
             self._reading = False
             self._transport.pause_reading()
@@ -82,10 +92,10 @@ class Connection(asyncio.Protocol):
         self._room.set()
 
     def eof_received(self) -> bool:
-        """The client has said all it wanted, and may still read: what it asked for is answered."""
+        """The client has said all it wanted, and may still read: what it asked for is answered. With TLS it may not."""
         self._ended = True
         self._arrived.set()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
@@ -99,8 +109,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether something is asked for that has not been answered."""
-        return bool(self._waiting) or self._parser.buffered > 0
+        """Whether something is asked for that has not been answered. Half a request asks for nothing."""
+        return bool(self._waiting) or not self._resting
 
     @property
     def address(self) -> str:
@@ -123,15 +133,19 @@ class Connection(asyncio.Protocol):
         session = self.session
         try:
             while not session.leaving:
-                requests = self._parser.requests(self._service.limits.pipeline)
+                if self._fault is not None:
+                    raise self._fault
+                requests, self._taken = self._taken or self._parser.requests(self._service.limits.pipeline), []
                 if not requests:
                     if self._ended:
                         break
                     self._listen()
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                    await self._rest()
                     continue
                 await self._carry_out(requests)
+                if self._parser.buffered:
+                    # What needs no waiting never lets others have their turn, and a full buffer holds 200,000 PINGs.
+                    await self._service.keyspace.runtime.sleep(0)
             await self._all_answered()
         except ProtocolError as error:
             await self._all_answered()
@@ -143,6 +157,37 @@ class Connection(asyncio.Protocol):
             await session.leave_transaction()
             self._transport.close()
 
+    async def _rest(self) -> None:
+        """Until there is something for the task to do."""
+        self._arrived.clear()
+        self._resting = True
+        try:
+            await self._arrived.wait()
+        finally:
+            self._resting = False
+
+    def _answer_at_once(self) -> None:
+        """Answer what has just come in the very call that brought it, as far as it asks for what is in memory: to wake a
+        task for it would take longer than the rest. What begins with another request is left to the task."""
+        session = self.session
+        try:
+            requests = self._parser.requests(self._service.limits.pipeline)
+        except ProtocolError as fault:
+            self._fault = fault
+            requests = []
+        answered = 0
+        if not self._waiting:
+            for request in requests:
+                if not self._room.is_set() or (reply := answer_at_once(session, request)) is LATER:
+                    break
+                self._gather(encode(reply, session.version))
+                answered += 1
+            self._flush()
+        self._taken = requests[answered:]
+        if self._taken or self._fault is not None or self._parser.buffered:
+            self._resting = False
+            self._arrived.set()
+
     def _listen(self) -> None:
         """Take more bytes from the socket, if that was stopped. What one request may come to, the parser may hold."""
         if not self._reading:
@@ -150,14 +195,18 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     async def _carry_out(self, requests: list[list[bytes]]) -> None:
-        session, pipeline = self.session, self._service.limits.pipeline
+        session, limits = self.session, self._service.limits
         for request in requests:
             outcome = await execute(session, request)
-            if outcome.write is None and not self._waiting:
-                self._send(encode(outcome.reply, session.version))
+            if is_long(outcome.reply):
+                encoded = await self._encoded(outcome.reply)
             else:
-                self._wait_for(outcome, session.version)
-                while len(self._waiting) >= pipeline:
+                encoded = encode(outcome.reply, session.version)
+            if outcome.write is None and not self._waiting:
+                self._send(encoded)
+            else:
+                self._wait_for(outcome.write, encoded)
+                while len(self._waiting) >= limits.pipeline or self._waiting_bytes > limits.output_bytes:
                     self._answered.clear()
                     await self._answered.wait()
             if not self._room.is_set():
@@ -167,10 +216,21 @@ class Connection(asyncio.Protocol):
         if session.authenticated:
             self._parser.limits = self._service.limits.request
 
+    async def _encoded(self, reply: Reply) -> bytes:
+        """A long reply, between whose pieces others have their turn."""
+        gathered: list[bytes] = []
+        for piece in pieces(reply, self.session.version):
+            gathered.append(piece)
+            await self._service.keyspace.runtime.sleep(0)
+        return b"".join(gathered)
+
     def _send(self, reply: bytes) -> None:
         """What is said in one round of the event loop goes out together."""
         if not self._outgoing:
             asyncio.get_running_loop().call_soon(self._flush)
+        self._gather(reply)
+
+    def _gather(self, reply: bytes) -> None:
         self._outgoing.append(reply)
         self._outgoing_bytes += len(reply)
         if self._outgoing_bytes >= OUTPUT_CHUNK:
@@ -183,26 +243,41 @@ class Connection(asyncio.Protocol):
             self._outgoing_bytes = 0
 
     async def _drained(self) -> None:
-        """The client does not read as fast as it asks. It is asked no more of, until it has."""
-        if self._transport.get_write_buffer_size() > self._service.limits.output_bytes:
-            self._service.numbers.refused("output")
-            log.warning("%s is cut off: it leaves too much unread", self.session.address)
-            self._transport.abort()
-        await self._room.wait()
+        """The client does not read as fast as it asks. Nothing more is done for it, until it has; and if it does not read at
+        all, it is cut off."""
+        limits = self._service.limits
+        unread = self._transport.get_write_buffer_size()
+        if unread > limits.output_bytes:
+            self._cut_off("it leaves too much unread")
+        while not self._room.is_set():
+            try:
+                async with asyncio.timeout(limits.unread_seconds):
+                    await self._room.wait()
+            except TimeoutError:
+                before, unread = unread, self._transport.get_write_buffer_size()
+                if unread >= before:
+                    self._cut_off(f"it has read nothing for {limits.unread_seconds:g} s")
+
+    def _cut_off(self, why: str) -> None:
+        self._service.numbers.refused("output")
+        log.warning("%s is cut off: %s", self.session.address, why)
+        self._transport.abort()
 
     # --- answers that wait for durability ------------------------------------------------------------------------
 
-    def _wait_for(self, outcome: Outcome, version: int) -> None:
-        self._waiting.append((outcome, version))
+    def _wait_for(self, write: WriteHandle | None, reply: bytes) -> None:
+        self._waiting.append((write, reply))
+        self._waiting_bytes += len(reply)
         if self._answering is None or self._answering.done():
             self._answering = asyncio.ensure_future(self._answer())
 
     async def _answer(self) -> None:
         while self._waiting:
-            outcome, version = self._waiting[0]
-            reply = encode(await settled(outcome), version)
+            write, reply = self._waiting[0]
+            refusal = None if write is None else await lost(write)
             self._waiting.popleft()
-            self._send(reply)
+            self._waiting_bytes -= len(reply)
+            self._send(reply if refusal is None else error_line(refusal.message))
             self._answered.set()
 
     async def _all_answered(self) -> None:
@@ -211,11 +286,10 @@ class Connection(asyncio.Protocol):
         self._flush()
 
 
-async def settled(outcome: Outcome) -> Reply:
-    """The reply, when its write is durable; the reason, if it never will be."""
-    if outcome.write is not None:
-        try:
-            await outcome.write.await_durable()
-        except Error as error:
-            return as_reply(error)
-    return outcome.reply
+async def lost(write: WriteHandle) -> CommandError | None:
+    """Wait until a write is durable; the reason, if it never will be."""
+    try:
+        await write.await_durable()
+    except Error as error:
+        return as_reply(error)
+    return None

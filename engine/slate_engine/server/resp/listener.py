@@ -4,44 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from itertools import count
 
+from slate_engine.server.entrance import Entrance
 from slate_engine.server.resp.connection import Connection
+from slate_engine.server.resp.replies import error_line
 from slate_engine.server.resp.service import RespService
 from slate_engine.server.resp.session import Session
+from slate_engine.server.tls import Certificates
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 4096
 CHECK_EVERY = 1.0
 
 
 class Listener:
     """Started by :meth:`start`; ends by :meth:`close`."""
 
-    def __init__(self, service: RespService) -> None:
+    def __init__(self, service: RespService, certificates: Certificates | None = None) -> None:
         self._service = service
         self._ids = count(1)
         self._connections: dict[Connection, Session] = {}
-        self._server: asyncio.Server | None = None
+        self._entrance = Entrance(
+            lambda: Connection(service, self._enter, self._leave),
+            service.limits.clients,
+            self._connections.keys,
+            self._refused,
+            service.keyspace.runtime,
+            certificates,
+            handshake_seconds=service.limits.stranger_seconds,
+        )
         self._warden: asyncio.Task[None] | None = None
 
-    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+    async def start(self, host: str, port: int) -> int:
         """Take clients in from now on; the port, which is the one asked for unless that was 0."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._service, self._enter, self._leave), host, port, ssl=tls, backlog=BACKLOG
-        )
+        taken = await self._entrance.open(host, port)
         self._warden = asyncio.ensure_future(self._watch_time())
-        return int(self._server.sockets[0].getsockname()[1])
+        return taken
 
-    def _enter(self, connection: Connection) -> Session | None:
+    def _refused(self, why: str) -> bytes:
+        self._service.numbers.refused(why)
+        return error_line("ERR max number of clients reached")
+
+    def _enter(self, connection: Connection) -> Session:
         service = self._service
-        if len(self._connections) >= service.limits.clients:
-            service.numbers.refused("clients")
-            return None
         now = service.keyspace.runtime.monotonic()
-        session = Session(service, next(self._ids), connection.address, now, not service.gate.shut, last_active=now)
+        session = Session(service, next(self._ids), connection.address, now, not service.gate.shut)
+        session.last_active = session.last_heard = now
         self._connections[connection] = session
         service.sessions[session.id] = session
         service.connections_taken += 1
@@ -55,22 +64,25 @@ class Listener:
             self._service.numbers.connected(len(self._connections))
 
     async def _watch_time(self) -> None:
-        """Send away who says nothing for too long."""
+        """Send away who says nothing for too long, and end what is watched for too long."""
         runtime, limits = self._service.keyspace.runtime, self._service.limits
         while True:
             await runtime.sleep(CHECK_EVERY)
             now = runtime.monotonic()
             for connection, session in list(self._connections.items()):
+                if connection.heard:
+                    connection.heard, session.last_heard = False, now
                 if not session.authenticated and now - session.opened > limits.stranger_seconds:
                     self._service.numbers.refused("silence")
                     connection.abort()
-                elif limits.idle_seconds and now - session.last_active > limits.idle_seconds and not connection.busy:
+                elif limits.idle_seconds and now - session.last_heard > limits.idle_seconds and not connection.busy:
                     connection.close()
+                elif session.watch is not None and now - session.watch.began > limits.watch_seconds:
+                    await session.watch.end()
 
     async def close(self, patience: float) -> None:
         """Take nobody in any more, answer what was asked, and send everybody away; at once after ``patience`` seconds."""
-        if self._server is not None:
-            self._server.close()
+        await self._entrance.close()
         if self._warden is not None:
             self._warden.cancel()
         for connection in list(self._connections):

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from slate_engine.server.resp.replies import CommandError
+
 _SPECIAL = b"*?[\\"
+
+LONGEST = 1024
+"""To make a pattern ready takes time for every byte of it, in which nobody else is served."""
 
 
 def literal_prefix(pattern: bytes) -> bytes:
@@ -18,6 +23,8 @@ def literal_prefix(pattern: bytes) -> bytes:
 
 def matcher(pattern: bytes) -> Callable[[bytes], bool]:
     """Whether a key matches. Stars next to each other are one, so no pattern takes more than linear time in each star."""
+    if len(pattern) > LONGEST:
+        raise CommandError(f"ERR a pattern has at most {LONGEST} bytes")
     compiled = re.compile(_expression(pattern), re.DOTALL)
     return lambda key: compiled.fullmatch(key) is not None
 
@@ -78,7 +85,17 @@ def _set(pattern: bytes, at: int) -> tuple[bytes, int]:
         else:
             members.add(pattern[at])
             at += 1
-    if negated:
-        members = set(range(256)) - members
-    allowed = b"".join(re.escape(bytes([member])) for member in sorted(members))
-    return (b"[" + allowed + b"]" if members else b"(?!)"), at + 1
+    if not members:
+        return (b"." if negated else b"(?!)"), at + 1
+    return b"[" + b"^" * negated + _ranges(members) + b"]", at + 1
+
+
+def _ranges(members: set[int]) -> bytes:
+    """The members as a set of an expression has them, neighbours as one range: as short as what they stand for."""
+    written: list[bytes] = []
+    for first in sorted(member for member in members if member - 1 not in members):
+        last = first
+        while last + 1 in members:
+            last += 1
+        written.append(b"\\x%02x" % first if first == last else b"\\x%02x-\\x%02x" % (first, last))
+    return b"".join(written)

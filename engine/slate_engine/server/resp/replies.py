@@ -6,7 +6,7 @@ a truth value a number, a floating-point number a string.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slate_engine.errors import Error
@@ -21,6 +21,10 @@ class Simple:
     """A word of the protocol, not of a user's data."""
 
     text: str
+
+
+class Verbatim(str):
+    """Text for people, which version 3 tells apart from data."""
 
 
 class NullArray:
@@ -43,6 +47,7 @@ Reply = (
     | NullArray
     | CommandError
     | Sequence["Reply"]
+    | frozenset["Reply"]
     | Mapping[bytes, "Reply"]
 )
 
@@ -63,10 +68,43 @@ def encode(reply: Reply, version: int) -> bytes:
     return _encode_rarer(reply, version)
 
 
+STRETCH = 512
+"""A list that is longer is encoded piece by piece, so that others have their turn meanwhile."""
+
+
+def is_long(reply: Reply) -> bool:
+    if type(reply) is not list:
+        return False
+    return len(reply) > STRETCH or any(type(part) is list and len(part) > STRETCH for part in reply)
+
+
+def pieces(reply: Reply, version: int) -> Iterator[bytes]:
+    """What :func:`encode` gives, a few hundred parts at a time."""
+    if not is_long(reply):
+        yield encode(reply, version)
+        return
+    assert type(reply) is list
+    gathered = [b"*%d\r\n" % len(reply)]
+    for part in reply:
+        if is_long(part):
+            yield b"".join(gathered)
+            gathered.clear()
+            yield from pieces(part, version)
+        else:
+            gathered.append(encode(part, version))
+            if len(gathered) > STRETCH:
+                yield b"".join(gathered)
+                gathered.clear()
+    yield b"".join(gathered)
+
+
 def _encode_rarer(reply: Reply, version: int) -> bytes:
     match reply:
         case bool():
             return (b"#t\r\n" if reply else b"#f\r\n") if version == 3 else b":%d\r\n" % reply
+        case Verbatim() if version == 3:
+            text = reply.encode()
+            return b"=%d\r\ntxt:%b\r\n" % (len(text) + 4, text)
         case str():
             return encode(reply.encode(), version)
         case float():
@@ -79,6 +117,9 @@ def _encode_rarer(reply: Reply, version: int) -> bytes:
         case Mapping():
             head = b"%%%d\r\n" % len(reply) if version == 3 else b"*%d\r\n" % (2 * len(reply))
             return head + b"".join(encode(part, version) for item in reply.items() for part in item)
+        case frozenset():
+            head = (b"~%d\r\n" if version == 3 else b"*%d\r\n") % len(reply)
+            return head + b"".join(sorted(encode(part, version) for part in reply))
         case Sequence():
             return b"*%d\r\n" % len(reply) + b"".join(encode(part, version) for part in reply)
     raise TypeError(f"no reply: {reply!r}")

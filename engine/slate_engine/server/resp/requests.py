@@ -51,37 +51,47 @@ class RequestParser:
         return len(self._buffer) + self._size
 
     def requests(self, most: int) -> list[list[bytes]]:
-        """The requests that are whole by now, at most so many; what remains waits for the next call."""
+        """The requests that are whole by now, at most so many; what remains waits for the next call. So does a fault in it:
+        what was asked before is carried out first, and may have been the password, after which more is allowed."""
         found: list[list[bytes]] = []
         if len(self._buffer) < self._awaited:
             return found
-        data, at, self._awaited = bytes(self._buffer), 0, 0
-        while len(found) < most:
-            if not self._missing:
-                end = self._line_end(data, at)
-                if end < 0:
-                    break
-                if data[at : at + 1] != b"*":
-                    if words := split_inline(data[at:end].rstrip(b"\r")):
-                        found.append(words)
-                    at = end + 1
-                    continue
-                self._missing = self._count(data[at + 1 : end - 1], data[end - 1 : end])
-                at = end + 1
+        data, at, begun, self._awaited = bytes(self._buffer), 0, 0, 0
+        try:
+            while len(found) < most:
+                begun = at
                 if not self._missing:
-                    continue
-            at = self._take_arguments(data, at)
-            if self._missing:
-                break
-            found.append(self._arguments)
-            self._arguments, self._size = [], 0
+                    end = data.find(b"\n", at, at + LONGEST_INLINE)
+                    if end < 0:
+                        if len(data) - at >= LONGEST_INLINE:
+                            raise ProtocolError("Protocol error: too big inline request")
+                        break
+                    if data[at] != 0x2A:
+                        if words := split_inline(data[at:end].rstrip(b"\r")):
+                            found.append(words)
+                        at = end + 1
+                        continue
+                    self._missing = self._count(data[at + 1 : end - 1], data[end - 1 : end])
+                    at = end + 1
+                    if not self._missing:
+                        continue
+                at = self._take_arguments(data, at)
+                if self._missing:
+                    break
+                found.append(self._arguments)
+                self._arguments, self._size = [], 0
+        except ProtocolError:
+            if not found:
+                raise
+            at = begun
+            self._arguments, self._missing, self._size, self._awaited = [], 0, 0, 0
         del self._buffer[:at]
         self._awaited = max(self._awaited - at, 0)
         return found
 
     def _take_arguments(self, data: bytes, at: int) -> int:
         """Take those arguments of the present request that are whole; where the next one begins."""
-        arguments, length = self._arguments, len(data)
+        arguments, length, limit = self._arguments, len(data), self.limits.bytes
         while self._missing:
             end = data.find(b"\r\n", at, at + 32)
             if end < 0:
@@ -90,7 +100,12 @@ class RequestParser:
                 return at
             if data[at] != 0x24:
                 raise ProtocolError(f"Protocol error: expected '$', got {data[at : at + 1]!r}")
-            size = self._size_of(data[at + 1 : end])
+            digits = data[at + 1 : end]
+            if not digits.isdigit() or len(digits) > 12:
+                raise ProtocolError("Protocol error: invalid bulk length")
+            size = int(digits)
+            if size + self._size > limit:
+                raise ProtocolError(f"Protocol error: invalid bulk length, a request has at most {limit} bytes")
             start = end + 2
             stop = start + size
             if stop + 2 > length:
@@ -104,12 +119,6 @@ class RequestParser:
             at = stop + 2
         return at
 
-    def _line_end(self, data: bytes, at: int) -> int:
-        end = data.find(b"\n", at, at + LONGEST_INLINE)
-        if end < 0 and len(data) - at >= LONGEST_INLINE:
-            raise ProtocolError("Protocol error: too big inline request")
-        return end
-
     def _count(self, digits: bytes, before_newline: bytes) -> int:
         if before_newline != b"\r" or not _is_number(digits):
             raise ProtocolError("Protocol error: invalid multibulk length")
@@ -117,14 +126,6 @@ class RequestParser:
         if count > self.limits.arguments:
             raise ProtocolError("Protocol error: invalid multibulk length")
         return max(count, 0)
-
-    def _size_of(self, digits: bytes) -> int:
-        if not digits.isdigit() or len(digits) > 12:
-            raise ProtocolError("Protocol error: invalid bulk length")
-        size = int(digits)
-        if size + self._size > self.limits.bytes:
-            raise ProtocolError(f"Protocol error: invalid bulk length, a request has at most {self.limits.bytes} bytes")
-        return size
 
 
 def _is_number(digits: bytes) -> bool:

@@ -28,11 +28,20 @@ class RespLimits:
     output_bytes: int = 64 << 20
     """What a client may leave unread before it is cut off."""
     idle_seconds: float = 0.0
-    """After so long without a word a client is cut off; 0 for never."""
+    """After so long without a byte a client is cut off; 0 for never."""
+    unread_seconds: float = 60.0
+    """A client that has too much unread, and reads nothing for so long, is cut off."""
+    watch_seconds: float = 600.0
+    """A WATCH that lasts longer is ended, and the EXEC after it fails: it holds what was written since."""
     allow_flush: bool = False
     """Whether a client may delete all keys at once."""
     stranger_seconds: float = 10.0
     """A client that has not given the password by then is cut off."""
+
+    @property
+    def reply_bytes(self) -> int:
+        """What one reply may come to: half of what may be unread, so that nobody is cut off for a reply he could have."""
+        return self.output_bytes // 2
 
 
 class Numbers(Protocol):

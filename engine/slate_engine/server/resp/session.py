@@ -24,12 +24,16 @@ class Session:
     durable: bool = True
     queue: list[tuple[Command, list[bytes]]] | None = None
     """The commands since MULTI; None outside of one."""
+    queued_bytes: int = 0
     spoiled: bool = False
     """A command after MULTI was wrong, so EXEC will refuse them all."""
     watch: Watch | None = None
     leaving: bool = False
     last_command: str = ""
     last_active: float = 0.0
+    """When it last asked for something."""
+    last_heard: float = 0.0
+    """When a byte last came, to the second."""
 
     async def forget_watch(self) -> None:
         watch, self.watch = self.watch, None
@@ -37,7 +41,7 @@ class Session:
             await watch.end()
 
     async def leave_transaction(self) -> None:
-        self.queue, self.spoiled = None, False
+        self.queue, self.queued_bytes, self.spoiled = None, 0, False
         await self.forget_watch()
 
     async def reset(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +18,7 @@ from slate_engine.lsm.compaction.compactor import EmbeddedCompactor
 from slate_engine.lsm.compaction.metrics import CompactionMetrics
 from slate_engine.lsm.compaction.options import CompactorOptions, WorkerOptions
 from slate_engine.lsm.compaction.worker import CompactionWorker, Progress
+from slate_engine.server.config import Config
 from slate_engine.server.roles.role import Surroundings
 from slate_engine.server.settings import settings_of
 from slate_engine.state.commit import NothingStored
@@ -39,7 +41,7 @@ class CompactorRole:
         self._surroundings = surroundings
         self._files = surroundings.open_files()
         self._metrics = CompactionMetrics.of(surroundings.registry)
-        self._options = options_of(config.settings)
+        self._options = options_of(config)
         self._failure: asyncio.Future[Error] | None = None
         self._compactor: EmbeddedCompactor | None = None
         self._worker: CompactionWorker | None = None
@@ -50,10 +52,10 @@ class CompactorRole:
         self._failure = asyncio.get_running_loop().create_future()
         config = self._surroundings.config.compactor
         if config.worker_only:
-            options = self._options.worker or WorkerOptions()
+            assert self._options.worker is not None
             compactions = CompactionsStore.open(self._files.store, self._files.paths.root, self._files.runtime)
             self._worker = CompactionWorker(
-                self._files, compactions, options, metrics=self._metrics, progressed=self._note
+                self._files, compactions, self._options.worker, metrics=self._metrics, progressed=self._note
             )
             self._worker.start()
             return
@@ -97,10 +99,15 @@ class CompactorRole:
         """A compactor has none beyond those of every service."""
 
 
-def options_of(settings: Mapping[str, Any]) -> CompactorOptions:
-    """Those of the database's settings, so that what is compacted is written as the writer writes it."""
-    values = settings_of(settings).values
+def options_of(config: Config) -> CompactorOptions:
+    """Those of the database's settings, so that what is compacted is written as the writer writes it; and what is left to
+    others, of which SlateDB's settings know nothing."""
+    values = settings_of(config.settings).values
     found = compactor_options(values.compactor_options or CompactorSettings(), sst_options(values))
     if found is None:
         raise InvalidError("settings.compactor_options says that nothing is compacted: leave it out for the defaults")
-    return found
+    given = config.compactor
+    worker = found.worker or (WorkerOptions() if given.worker_only else None)
+    if worker is not None:
+        worker = replace(worker, max_job_bytes=given.max_job_bytes, leave_seconds=given.leave_seconds)
+    return replace(found, worker=worker)

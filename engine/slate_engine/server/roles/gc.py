@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from aiohttp import web
 from prometheus_client import Counter as PrometheusCounter
 from prometheus_client import Gauge
 
+from slate_engine.admin.ownership import owner_of
 from slate_engine.errors import Error, UnavailableError
 from slate_engine.gc.loop import collect_all_forever, collect_forever
 from slate_engine.gc.options import GcOptions, Task
@@ -22,14 +24,17 @@ from slate_engine.server.admin.operations import Operations
 from slate_engine.server.admin.routes import AdminApi
 from slate_engine.server.admin.work import Workbench
 from slate_engine.server.config import GcConfig
-from slate_engine.server.health import Pulse
 from slate_engine.server.roles.role import Surroundings
 from slate_engine.state.commit import NothingStored
+from slate_engine.store.scrubbing import scrubbed
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 3600.0
-"""A pass over a large database may take long; one that takes longer than its interval and this has got stuck."""
+LOOK_FOR_OWNER = 2.0
+"""How often a collector that waits to be owned looks, in seconds."""
+
+FAILED_PASSES = 3
+"""After so many in a row, whatever it is does not pass by itself."""
 
 
 class GcRole:
@@ -46,8 +51,8 @@ class GcRole:
         self._operations = Operations(self._files, workbench.carry)
         self._api = AdminApi(self._files, self._operations, self._options)
         self._loop: asyncio.Task[None] | None = None
-        self._pulse: Pulse | None = None
-        self._trouble: Error | None = None
+        self._troubles: dict[str, tuple[Error, int]] = {}
+        """By the database's path: what has gone wrong last, and in how many passes in a row something has."""
         self._collected: Counter[str] = Counter()
         self._numbers = _Numbers(surroundings)
         surroundings.health.checks.append(self._why_not)
@@ -59,12 +64,7 @@ class GcRole:
         except NothingStored:
             log.info("there is no database at %r yet", self._files.path)
         await self._operations.resume()
-        self._pulse = self._surroundings.health.pulse("collection", self._options_interval + PATIENCE)
         self._loop = asyncio.ensure_future(self._collect())
-
-    @property
-    def _options_interval(self) -> float:
-        return self._surroundings.config.gc.interval
 
     async def _collect(self) -> None:
         config, files = self._surroundings.config, self._files
@@ -79,23 +79,43 @@ class GcRole:
                 wal_store=files.wal_store,
             )
         while True:
+            await self._until_owned(config.gc.owner)
             # It ends when there is no database; one may be made at this place later.
             await collect_forever(files, self._options, self._observe)
             await self._surroundings.runtime.sleep(min(config.gc.interval, 10.0))
 
+    async def _until_owned(self, uid: str) -> None:
+        """The grace period of a destroyed database is its owner's: another collector, told of a shorter one, would delete
+        what can still be brought back."""
+        while uid:
+            try:
+                owner = await owner_of(self._files)
+                if owner is not None and owner.uid == uid and not owner.released:
+                    return
+                self._note(self._files.path, None)
+            except Error as trouble:
+                self._note(self._files.path, trouble)
+                log.warning("whose the database is cannot be told: %s", trouble)
+            await self._surroundings.runtime.sleep(LOOK_FOR_OWNER)
+
     def _observe(self, report: Report) -> None:
-        if self._pulse is not None:
-            self._pulse.beat()
-        errors = report.errors
-        self._trouble = errors[0] if errors else None
+        self._note(report.path, next(iter(report.errors), None))
         self._numbers.observe(report)
         for kind in report.kinds:
             if not kind.dry_run:
                 self._collected[kind.kind.value] += len(kind.garbage)
 
+    def _note(self, path: str, trouble: Error | None) -> None:
+        _, passes = self._troubles.pop(path, (None, 0))
+        if trouble is not None:
+            self._troubles[path] = trouble, passes + 1
+
     def _why_not(self) -> str | None:
-        if isinstance(self._trouble, UnavailableError):
-            return f"the store does not answer: {self._trouble.message}"
+        for path, (trouble, passes) in self._troubles.items():
+            if isinstance(trouble, UnavailableError):
+                return f"the store does not answer: {scrubbed(trouble.message)}"
+            if passes >= FAILED_PASSES:
+                return f"the last {passes} passes over {path!r} have failed: {scrubbed(trouble.message)}"
         return None
 
     async def ended(self) -> None:
@@ -109,7 +129,7 @@ class GcRole:
         await self._operations.close()
 
     def status(self) -> Mapping[str, Any]:
-        trouble = None if self._trouble is None else self._trouble.message
+        trouble = next((scrubbed(trouble.message) for trouble, _ in self._troubles.values()), None)
         return {"role": "gc", "path": self._files.path, "collected": dict(self._collected), "trouble": trouble}
 
     def add_routes(self, application: web.Application) -> None:
@@ -149,8 +169,10 @@ class _Numbers:
 def options_of(config: GcConfig) -> GcOptions:
     """Every kind at the same interval and age, but those for which another age is right."""
     common = Task(interval=config.interval, min_age=config.min_age)
+    # Without an end of the grace, what somebody else began to delete for good is still finished.
+    grace = math.inf if config.delete_grace is None else config.delete_grace
     return GcOptions(
-        destroyed=Task(interval=config.interval, min_age=config.delete_grace),
+        destroyed=Task(interval=config.interval, min_age=grace),
         checkpoints=common,
         manifests=common,
         wal=common,

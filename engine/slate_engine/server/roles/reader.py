@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
+from prometheus_client import Gauge
 
 from slate_engine.api.choices import ReaderMode
 from slate_engine.api.options import ReaderOptions
@@ -16,7 +16,8 @@ from slate_engine.api.reader import DbReader
 from slate_engine.api.reader_builder import DbReaderBuilder
 from slate_engine.errors import ClosedError, CloseReason
 from slate_engine.server.roles.resp_door import RespDoor
-from slate_engine.server.roles.role import Surroundings
+from slate_engine.server.roles.role import Surroundings, facts_of
+from slate_engine.store.scrubbing import scrubbed
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,12 @@ class ReaderRole:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._reader: DbReader | None = None
+        surroundings.health.checks.append(self._why_not)
+        Gauge(
+            "slate_reader_staleness_seconds",
+            "How long ago what the reader shows was known to be the newest",
+            registry=surroundings.registry,
+        ).set_function(lambda: self._staleness() or 0.0)
         self._door: RespDoor | None = None
 
     async def start(self) -> None:
@@ -65,13 +72,25 @@ class ReaderRole:
         if self._reader is not None:
             await asyncio.wait_for(self._reader.shutdown(), seconds / 2)
 
+    # --- what it says of itself ----------------------------------------------------------------------------------
+
+    def _staleness(self) -> float | None:
+        return None if self._reader is None else self._reader.vitals().staleness_seconds
+
+    def _why_not(self) -> str | None:
+        """Old data is better than none, and is shown on; but who balances load should know of it."""
+        staleness, config = self._staleness(), self._surroundings.config.reader
+        if self._reader is None or staleness is None or staleness <= config.stale_polls * config.poll_seconds:
+            return None
+        trouble = self._reader.vitals().trouble
+        why = "" if trouble is None else f": {scrubbed(trouble)}"
+        return f"it shows a state that was the newest {staleness:.0f} s ago{why}"
+
     def _facts(self) -> Mapping[str, Any]:
-        return {} if self._reader is None else asdict(self._reader.vitals())
+        return {} if self._reader is None else facts_of(self._reader.vitals())
 
     def status(self) -> Mapping[str, Any]:
-        config = self._surroundings.config
-        staleness = None if config.reader.checkpoint else config.reader.poll_seconds
-        return {"role": "reader", "path": config.path, "staleness_seconds": staleness, **self._facts()}
+        return {"role": "reader", "path": self._surroundings.config.path, **self._facts()}
 
     def add_routes(self, application: web.Application) -> None:
         """A reader has none beyond those of every service."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
 from slate_engine.api.db import Db
 from slate_engine.api.reader import DbReader
+from slate_engine.server.descriptors import room_for
 from slate_engine.server.gate import Gate
 from slate_engine.server.keyspace import Keyspace
 from slate_engine.server.listening import listening
@@ -34,14 +34,14 @@ class RespDoor:
     ) -> None:
         config, runtime = surroundings.config.resp, surroundings.runtime
         self._config = config
-        self._certificates = Certificates.of(config.tls, runtime)
-        self._freshening: asyncio.Task[None] | None = None
+        certificates = Certificates.of(config.tls, runtime)
+        self._secured = certificates is not None
         self.service = RespService(
             keyspace=Keyspace(source, runtime),
             gate=Gate(config.password_file, runtime),
             numbers=RespMetrics(surroundings.registry),
             limits=RespLimits(
-                clients=config.max_clients,
+                clients=room_for(config.max_clients, "resp.max_clients", surroundings.config.http.max_connections),
                 request=Limits(bytes=config.max_request_bytes),
                 pipeline=config.max_pipeline,
                 output_bytes=config.max_output_bytes,
@@ -51,18 +51,13 @@ class RespDoor:
             started=runtime.monotonic(),
             status=status,
         )
-        self._listener = Listener(self.service)
+        self._listener = Listener(self.service, certificates)
 
     async def open(self) -> None:
-        certificates = self._certificates
-        context = None if certificates is None else certificates.context
         with listening(self._config.host, self._config.port, "resp.port"):
-            port = await self._listener.start(self._config.host, self._config.port, context)
-        if certificates is not None:
-            self._freshening = asyncio.ensure_future(certificates.keep_fresh())
-        log.info("the Redis protocol is served at %s:%d%s", self._config.host, port, " with TLS" if context else "")
+            port = await self._listener.start(self._config.host, self._config.port)
+        secured = " with TLS" if self._secured else ""
+        log.info("the Redis protocol is served at %s:%d%s", self._config.host, port, secured)
 
     async def close(self, patience: float) -> None:
-        if self._freshening is not None:
-            self._freshening.cancel()
         await self._listener.close(patience)

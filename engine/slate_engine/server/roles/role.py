@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -13,13 +13,16 @@ from prometheus_client import CollectorRegistry
 from slate_engine.api.db_builder import FilesBuilder
 from slate_engine.api.object_store import ObjectStore as ApiStore
 from slate_engine.api.prometheus import PrometheusMetricsRecorder
+from slate_engine.api.vitals import Vitals
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import Runtime
+from slate_engine.server.attending import AttendedStore
 from slate_engine.server.config import Config
 from slate_engine.server.health import Health
 from slate_engine.store.open import open_store
 from slate_engine.store.place import parse_url
 from slate_engine.store.protocol import ObjectStore
+from slate_engine.store.scrubbing import scrubbed
 
 B = TypeVar("B", bound=FilesBuilder)
 
@@ -53,7 +56,7 @@ class Surroundings:
     @cached_property
     def store(self) -> ObjectStore:
         store = self.config.store
-        return open_store(store.url, store.options, runtime=self.runtime, registry=self.registry)
+        return AttendedStore(open_store(store.url, store.options, runtime=self.runtime, registry=self.registry))
 
     async def knock(self) -> None:
         """Ask the store something, once. Who opens a database waits patiently for a store that does not answer; before that
@@ -75,7 +78,7 @@ class Surroundings:
         store = self.config.store
         if not store.wal_url:
             return None
-        return open_store(store.wal_url, store.options, runtime=self.runtime, registry=self.registry)
+        return AttendedStore(open_store(store.wal_url, store.options, runtime=self.runtime, registry=self.registry))
 
 
 class Role(Protocol):
@@ -99,3 +102,8 @@ class Role(Protocol):
     def status(self) -> Mapping[str, Any]: ...
 
     def add_routes(self, application: web.Application) -> None: ...
+
+
+def facts_of(vitals: Vitals) -> dict[str, Any]:
+    """What is shown of a database, by either protocol. What a store says of its trouble may have a secret in it."""
+    return {**asdict(vitals), "trouble": None if vitals.trouble is None else scrubbed(vitals.trouble)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from aiohttp import web
@@ -17,7 +16,7 @@ from slate_engine.api.options import CheckpointOptions, CloseOptions, FlushOptio
 from slate_engine.api.scopes import CheckpointScope
 from slate_engine.errors import ClosedError, CloseReason
 from slate_engine.server.roles.resp_door import RespDoor
-from slate_engine.server.roles.role import Surroundings
+from slate_engine.server.roles.role import Surroundings, facts_of
 from slate_engine.server.settings import settings_of
 
 log = logging.getLogger(__name__)
@@ -66,13 +65,11 @@ class WriterRole:
     def _trouble(self) -> str | None:
         if self._db is None:
             return None
-        vitals = self._db.vitals()
-        if vitals.trouble is not None:
-            return f"nothing becomes durable at the moment: {vitals.trouble}"
-        return None
+        trouble = facts_of(self._db.vitals())["trouble"]
+        return None if trouble is None else f"nothing becomes durable at the moment: {trouble}"
 
     def _facts(self) -> Mapping[str, Any]:
-        return {} if self._db is None else asdict(self._db.vitals())
+        return {} if self._db is None else facts_of(self._db.vitals())
 
     def status(self) -> Mapping[str, Any]:
         config = self._surroundings.config

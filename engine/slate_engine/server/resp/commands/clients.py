@@ -14,7 +14,7 @@ from slate_engine.server.resp.command import (
     wrong_arguments,
 )
 from slate_engine.server.resp.commands.connection import checked_name
-from slate_engine.server.resp.replies import OK, CommandError, Reply
+from slate_engine.server.resp.replies import OK, CommandError, Reply, Verbatim
 from slate_engine.server.resp.session import Session
 
 HELP = [
@@ -74,7 +74,7 @@ async def _setinfo(call: Call, rest: list[bytes]) -> Reply:
 
 
 async def _info(call: Call, rest: list[bytes]) -> Reply:
-    return _line(call.session)
+    return Verbatim(_line(call.session))
 
 
 async def _list(call: Call, rest: list[bytes]) -> Reply:
@@ -88,7 +88,7 @@ async def _list(call: Call, rest: list[bytes]) -> Reply:
             shown = list(sessions.values()) if rest[1].lower() == b"normal" else []
         case _:
             raise syntax_error()
-    return "".join(_line(session) for session in shown)
+    return Verbatim("".join(_line(session) for session in shown))
 
 
 def _line(session: Session) -> str:

@@ -29,13 +29,13 @@ async def select(call: Call) -> Reply:
     return OK
 
 
-@command("QUIT", -1, "noauth fast", "Close the connection", group=GROUP)
+@command("QUIT", -1, "noauth unqueued fast", "Close the connection", group=GROUP)
 async def quit_(call: Call) -> Reply:
     call.session.leaving = True
     return OK
 
 
-@command("RESET", 1, "noauth fast", "As if the connection were new", group=GROUP)
+@command("RESET", 1, "noauth unqueued fast", "As if the connection were new", group=GROUP)
 async def reset(call: Call) -> Reply:
     await call.session.reset()
     return Simple("RESET")

@@ -81,8 +81,7 @@ async def persist(call: Call) -> Reply:
 
 @command("TTL", 2, "readonly fast", "How many seconds a key has left", keys=(1, 1, 1), group=GROUP)
 async def ttl(call: Call) -> Reply:
-    left = await _left(call, call.now_ms)
-    return left if left < 0 else (left + 500) // 1000
+    return _seconds(await _left(call, call.now_ms))
 
 
 @command("PTTL", 2, "readonly fast", "How many milliseconds a key has left", keys=(1, 1, 1), group=GROUP)
@@ -92,8 +91,7 @@ async def pttl(call: Call) -> Reply:
 
 @command("EXPIRETIME", 2, "readonly fast", "When a key ends, in seconds", keys=(1, 1, 1), group=GROUP)
 async def expiretime(call: Call) -> Reply:
-    at = await _left(call, 0)
-    return at if at < 0 else at // 1000
+    return _seconds(await _left(call, 0))
 
 
 @command("PEXPIRETIME", 2, "readonly fast", "When a key ends, in milliseconds", keys=(1, 1, 1), group=GROUP)
@@ -106,3 +104,8 @@ async def _left(call: Call, since_ms: int) -> int:
     if entry is None:
         return MISSING
     return ENDLESS if entry.expires_ms is None else max(entry.expires_ms - since_ms, 0)
+
+
+def _seconds(milliseconds: int) -> int:
+    """Rounded, a length as well as a time, as Redis does."""
+    return milliseconds if milliseconds < 0 else (milliseconds + 500) // 1000

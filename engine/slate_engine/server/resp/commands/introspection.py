@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Mapping
-from fnmatch import fnmatch
 
 from slate_engine.server.resp.command import (
     TABLE,
@@ -12,14 +11,19 @@ from slate_engine.server.resp.command import (
     Command,
     command,
     help_reply,
+    real,
     unknown_subcommand,
     wrong_arguments,
 )
-from slate_engine.server.resp.replies import NULL_ARRAY, OK, CommandError, Reply, Simple
+from slate_engine.server.resp.patterns import matcher
+from slate_engine.server.resp.replies import NULL_ARRAY, OK, CommandError, Reply, Simple, Verbatim
 from slate_engine.server.resp.service import RespService
 from slate_engine.server.resp.version import REDIS_VERSION
 
 GROUP = "server"
+
+MOST_PATTERNS = 32
+"""Each is made ready before it is used, in a time in which nobody else is served."""
 
 
 @command("TIME", 1, "fast", "The server's time", group=GROUP)
@@ -39,10 +43,7 @@ async def debug(call: Call) -> Reply:
         raise unknown_subcommand("DEBUG", call.args[0])
     if len(call.args) != 2:
         raise wrong_arguments("debug|sleep")
-    try:
-        seconds = float(call.args[1])
-    except ValueError:
-        raise CommandError("ERR value is not a valid float") from None
+    seconds = real(call.args[1])
     await call.session.service.keyspace.runtime.sleep(min(max(seconds, 0.0), 3600.0))
     return OK
 
@@ -57,7 +58,7 @@ async def info(call: Call) -> Reply:
     wanted = {word.decode(errors="replace").lower() for word in call.args}
     if wanted and not wanted & {"all", "default", "everything"}:
         sections = {name: fields for name, fields in sections.items() if name.lower() in wanted}
-    return "\r\n".join(_section(name, fields) for name, fields in sections.items())
+    return Verbatim("\r\n".join(_section(name, fields) for name, fields in sections.items()))
 
 
 def _section(name: str, fields: Mapping[str, Reply]) -> str:
@@ -130,7 +131,7 @@ async def command_(call: Call) -> Reply:
 
 
 def _described(each: Command) -> Reply:
-    flags = [Simple(flag) for flag in sorted(each.flags - {"noauth", "unqueued"})]
+    flags = frozenset(Simple(flag) for flag in each.flags - {"noauth", "nomulti", "unqueued"})
     return [each.name.lower(), each.arity, flags, *each.keys, [], [], [], []]
 
 
@@ -158,12 +159,11 @@ async def config(call: Call) -> Reply:
         case b"GET":
             if len(call.args) < 2:
                 raise wrong_arguments("config|get")
-            patterns = [word.decode(errors="replace").lower() for word in call.args[1:]]
-            return {
-                name.encode(): value
-                for name, value in _settings(call.session.service).items()
-                if any(fnmatch(name, pattern) for pattern in patterns)
-            }
+            if len(call.args) - 1 > MOST_PATTERNS:
+                raise CommandError(f"ERR CONFIG GET takes at most {MOST_PATTERNS} patterns")
+            fits = [matcher(word.lower()) for word in call.args[1:]]
+            settings = {name.encode(): value for name, value in _settings(call.session.service).items()}
+            return {name: value for name, value in settings.items() if any(fit(name) for fit in fits)}
         case b"RESETSTAT":
             call.session.service.calls.clear()
             return OK

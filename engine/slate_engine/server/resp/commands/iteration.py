@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slate_engine.server.resp.budget import HEADER
 from slate_engine.server.resp.command import Call, command, integer, syntax_error
 from slate_engine.server.resp.patterns import literal_prefix, matcher
 from slate_engine.server.resp.replies import CommandError, Reply
@@ -20,12 +21,13 @@ async def scan(call: Call) -> Reply:
     start = cursors.position(call.args[0])
     prefix, fits = literal_prefix(pattern), matcher(pattern)
     found: list[Reply] = []
-    looked_at = 0
+    looked_at, budget = 0, call.budget()
     async for entry in call.unit.entries(max(start, prefix), end_of(prefix)):
         if looked_at == count:
             return [cursors.continued(entry.key), found]
         looked_at += 1
         if wants_strings and fits(entry.key):
+            budget.spend(len(entry.key))
             found.append(entry.key)
     return [b"0", found]
 
@@ -54,10 +56,12 @@ async def keys(call: Call) -> Reply:
     pattern = call.args[0]
     prefix, fits = literal_prefix(pattern), matcher(pattern)
     found: list[Reply] = []
+    budget = call.budget()
     async for entry in call.unit.entries(prefix, end_of(prefix)):
         if fits(entry.key):
             if len(found) == MOST_KEYS:
                 raise CommandError(f"ERR more than {MOST_KEYS} keys match; go through them with SCAN or SLATE.RANGE")
+            budget.spend(len(entry.key))
             found.append(entry.key)
     return found
 
@@ -68,7 +72,9 @@ async def range_(call: Call) -> Reply:
     limit, descending = _range_options(call.args[2:])
     found: list[Reply] = []
     if limit:
+        budget = call.budget()
         async for entry in call.unit.entries(start, end or None, descending=descending):
+            budget.spend(len(entry.key) + len(entry.value) + HEADER)
             found.append([entry.key, entry.value])
             if len(found) == limit:
                 break

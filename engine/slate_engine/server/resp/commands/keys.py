@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slate_engine.server.keyspace import STRETCH
 from slate_engine.server.resp.command import Call, command, syntax_error
 from slate_engine.server.resp.replies import OK, CommandError, Reply, Simple
 
@@ -12,20 +13,19 @@ GROUP = "generic"
 @command("UNLINK", -2, "write fast", "Delete keys", keys=(1, -1, 1), group=GROUP)
 async def delete(call: Call) -> Reply:
     deleted = 0
-    for key in call.args:
+    for number, key in enumerate(call.args, 1):
         if await call.unit.get(key) is not None:
             await call.unit.delete(key)
             deleted += 1
+        if number % STRETCH == 0:
+            await call.unit.pause()
     return deleted
 
 
 @command("EXISTS", -2, "readonly fast", "How many of these keys exist", keys=(1, -1, 1), group=GROUP)
 @command("TOUCH", -2, "readonly fast", "How many of these keys exist", keys=(1, -1, 1), group=GROUP)
 async def exists(call: Call) -> Reply:
-    found = 0
-    for key in call.args:
-        found += await call.unit.get(key) is not None
-    return found
+    return sum([entry is not None async for entry in call.unit.each(call.args)])
 
 
 @command("TYPE", 2, "readonly fast", "What kind of value a key has", keys=(1, 1, 1), group=GROUP)

@@ -8,9 +8,10 @@ from slate_engine.server.resp.command import Call, command, syntax_error
 from slate_engine.server.resp.replies import OK, CommandError, Reply
 
 GROUP = "slate"
+LONGEST_NAME = 1024
 
 
-@command("SLATE.FLUSH", -1, "write", "Have everything stored: SLATE.FLUSH [WAL|MEMTABLE]", group=GROUP)
+@command("SLATE.FLUSH", -1, "write nomulti", "Have everything stored: SLATE.FLUSH [WAL|MEMTABLE]", group=GROUP)
 async def flush(call: Call) -> Reply:
     service = call.session.service
     match [word.upper() for word in call.args]:
@@ -25,7 +26,7 @@ async def flush(call: Call) -> Reply:
     return OK
 
 
-@command("SLATE.CHECKPOINT", -1, "write", "Keep this state: [NAME name] [LIFETIME 7days]", group=GROUP)
+@command("SLATE.CHECKPOINT", -1, "write nomulti", "Keep this state: [NAME name] [LIFETIME 7days]", group=GROUP)
 async def checkpoint(call: Call) -> Reply:
     name, lifetime_ms, rest = None, None, iter(call.args)
     for word in rest:
@@ -35,6 +36,8 @@ async def checkpoint(call: Call) -> Reply:
         match word.upper():
             case b"NAME":
                 name = value.decode(errors="backslashreplace")
+                if len(name) > LONGEST_NAME:
+                    raise CommandError(f"ERR the name of a checkpoint has at most {LONGEST_NAME} characters")
             case b"LIFETIME":
                 lifetime_ms = _lifetime(value)
             case _:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from decimal import Decimal
 
-from slate_engine.server.keyspace import DEFAULT_TTL, Entry, Expiry
-from slate_engine.server.resp.command import Call, command, integer, syntax_error, wrong_arguments
+from slate_engine.lsm.snapshot import UNREAD
+from slate_engine.server.keyspace import DEFAULT_TTL, STRETCH, Entry, Expiry, ReadUnit
+from slate_engine.server.resp.command import (
+    LATER,
+    Call,
+    Later,
+    command,
+    integer,
+    syntax_error,
+    wrong_arguments,
+)
 from slate_engine.server.resp.commands.deadlines import deadline
-from slate_engine.server.resp.replies import OK, CommandError, Reply, number_text
+from slate_engine.server.resp.commands.decimals import added, decimal
+from slate_engine.server.resp.replies import OK, CommandError, Reply
 
-LONGEST_VALUE = 512 << 20
+MOST_BUILT = 4
+"""So many times the largest request may come of commands that build on values in one transaction: all of it is held."""
+
 GROUP = "string"
 
 
@@ -18,14 +30,24 @@ def value_of(entry: Entry | None) -> bytes | None:
     return None if entry is None else entry.value
 
 
-@command("GET", 2, "readonly fast", "The value of a key", keys=(1, 1, 1), group=GROUP)
+def peek(unit: ReadUnit, request: list[bytes]) -> Reply | Later:
+    found = unit.peek(request[1])
+    return LATER if found is UNREAD else value_of(found)
+
+
+@command("GET", 2, "readonly fast", "The value of a key", keys=(1, 1, 1), group=GROUP, at_once=peek)
 async def get(call: Call) -> Reply:
     return value_of(await call.unit.get(call.args[0]))
 
 
 @command("MGET", -2, "readonly fast", "The values of several keys", keys=(1, -1, 1), group=GROUP)
 async def mget(call: Call) -> Reply:
-    return [value_of(await call.unit.get(key)) for key in call.args]
+    found: list[Reply] = []
+    budget = call.budget()
+    async for entry in call.unit.each(call.args):
+        budget.spend(0 if entry is None else len(entry.value))
+        found.append(value_of(entry))
+    return found
 
 
 @dataclass
@@ -142,20 +164,25 @@ async def getex(call: Call) -> Reply:
 
 @command("MSET", -3, "write denyoom", "Set the values of several keys at once", keys=(1, -1, 2), group=GROUP)
 async def mset(call: Call) -> Reply:
-    for key, value in _pairs(call.args, "mset"):
-        await call.unit.put(key, value)
+    await _put_all(call, _pairs(call.args, "mset"))
     return OK
 
 
 @command("MSETNX", -3, "write denyoom", "Set several values if none of the keys has one", keys=(1, -1, 2), group=GROUP)
 async def msetnx(call: Call) -> Reply:
     pairs = _pairs(call.args, "msetnx")
-    for key, _ in pairs:
-        if await call.unit.get(key) is not None:
+    async for entry in call.unit.each([key for key, _ in pairs]):
+        if entry is not None:
             return 0
-    for key, value in pairs:
-        await call.unit.put(key, value)
+    await _put_all(call, pairs)
     return 1
+
+
+async def _put_all(call: Call, pairs: list[tuple[bytes, bytes]]) -> None:
+    for number, (key, value) in enumerate(pairs, 1):
+        await call.unit.put(key, value)
+        if number % STRETCH == 0:
+            await call.unit.pause()
 
 
 def _pairs(args: list[bytes], name: str) -> list[tuple[bytes, bytes]]:
@@ -168,8 +195,10 @@ def _pairs(args: list[bytes], name: str) -> list[tuple[bytes, bytes]]:
 async def append(call: Call) -> Reply:
     key, more = call.args
     old = await call.unit.get(key)
-    value = more if old is None else old.value + more
-    await call.unit.put(key, _bounded(value), DEFAULT_TTL if old is None else old.expires_ms)
+    before = value_of(old) or b""
+    _check_length(call, len(before) + len(more))
+    value = before + more
+    await call.unit.put(key, value, DEFAULT_TTL if old is None else old.expires_ms)
     return len(value)
 
 
@@ -196,20 +225,19 @@ async def setrange(call: Call) -> Reply:
     before = value_of(old) or b""
     if not part:
         return len(before)
-    _check_length(at + len(part))
+    _check_length(call, max(at + len(part), len(before)))
     value = before[:at].ljust(at, b"\0") + part + before[at + len(part) :]
     await call.unit.put(key, value, DEFAULT_TTL if old is None else old.expires_ms)
     return len(value)
 
 
-def _check_length(length: int) -> None:
-    if length > LONGEST_VALUE:
+def _check_length(call: Call, length: int) -> None:
+    """A few bytes of a request may ask for a value of any length."""
+    most = call.session.service.limits.request.bytes
+    if length > most:
         raise CommandError("ERR string exceeds maximum allowed size (proto-max-bulk-len)")
-
-
-def _bounded(value: bytes) -> bytes:
-    _check_length(len(value))
-    return value
+    if call.unit.written_bytes + length > MOST_BUILT * most:
+        raise CommandError("ERR the values that this transaction writes are too large; do it in several")
 
 
 # --- numbers -----------------------------------------------------------------------------------------------------
@@ -250,20 +278,10 @@ async def _add(call: Call, amount: int) -> int:
 
 @command("INCRBYFLOAT", 3, "write denyoom fast", "Add to a floating-point number", keys=(1, 1, 1), group=GROUP)
 async def incrbyfloat(call: Call) -> Reply:
-    key, amount = call.args[0], _real(call.args[1])
+    key, amount = call.args[0], decimal(call.args[1])
     old = await call.unit.get(key)
-    value = (0.0 if old is None else _real(old.value)) + amount
-    if not math.isfinite(value):
+    value = added(Decimal(0) if old is None else decimal(old.value), amount)
+    if value is None:
         raise CommandError("ERR increment would produce NaN or Infinity")
-    await call.unit.put(key, number_text(value), DEFAULT_TTL if old is None else old.expires_ms)
-    return number_text(value)
-
-
-def _real(text: bytes) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise CommandError("ERR value is not a valid float") from None
-    if math.isnan(value) or text != text.strip() or b"_" in text:
-        raise CommandError("ERR value is not a valid float")
+    await call.unit.put(key, value, DEFAULT_TTL if old is None else old.expires_ms)
     return value

@@ -7,6 +7,9 @@ from slate_engine.server.resp.replies import OK, CommandError, Reply
 
 GROUP = "transactions"
 
+MOST_WATCHED = 10_000
+"""Keys of one client. They are held until its EXEC, which looks at all of them in one go."""
+
 
 @command("MULTI", 1, "unqueued fast", "Gather commands to be carried out at once", group=GROUP)
 async def multi(call: Call) -> Reply:
@@ -32,6 +35,13 @@ async def watch(call: Call) -> Reply:
     if not session.service.read_only:
         if session.watch is None:
             session.watch = await session.service.keyspace.watch()
+        watched = session.watch.keys
+        if len(watched) + len(call.args) > MOST_WATCHED:
+            raise CommandError(f"ERR a client watches at most {MOST_WATCHED} keys")
+        if sum(map(len, watched)) + sum(map(len, call.args)) > session.service.limits.request.bytes:
+            raise CommandError(
+                f"ERR the keys that a client watches have at most {session.service.limits.request.bytes} bytes"
+            )
         await session.watch.add(call.args)
     return OK
 

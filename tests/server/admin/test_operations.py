@@ -1,0 +1,139 @@
+"""Operations over the life of their process, and of their database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from slate_engine.gc.options import GcOptions
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.runtime import SystemRuntime
+from slate_engine.server.admin.operations import KEEP_MS, PREFIX, Operation, Operations, Progress
+from slate_engine.server.admin.work import Workbench
+from slate_engine.store.memory import MemoryStore
+from slate_engine.store.protocol import OVERWRITE, Buffer, PutMode, StoreUnavailable
+from tests.server.admin.conftest import files_of, make_database
+
+HARD = {"kind": "destroy", "mode": "hard"}
+
+
+def process(store: MemoryStore) -> Operations:
+    files = files_of(store)
+    return Operations(files, Workbench(files, GcOptions()).carry)
+
+
+async def ended(operations: Operations, id: UUID) -> Operation:
+    while True:
+        found = await operations.get(id)
+        assert found is not None
+        if found.finished:
+            return found
+        await asyncio.sleep(0.01)
+
+
+async def names(store: MemoryStore) -> list[str]:
+    return [meta.key async for page in store.list("") for meta in page]
+
+
+async def test_a_hard_destroy_may_be_asked_for_again(store: MemoryStore) -> None:
+    await make_database(store)
+    id, first = uuid4(), process(store)
+    await first.submit(id, HARD)
+    assert (await ended(first, id)).state == "succeeded"
+    assert await names(store) == []
+    second = process(store)
+    await second.resume()
+    assert await second.get(id) is None
+    await second.submit(id, HARD)
+    again = await ended(second, id)
+    assert (again.state, again.result) == ("succeeded", {"objects": 0})
+    assert await names(store) == [], "a record is all that there is"
+
+
+async def test_nothing_is_recorded_where_there_is_no_database(store: MemoryStore) -> None:
+    operations, id = process(store), uuid4()
+    await operations.submit(id, {"kind": "undelete"})
+    assert (await ended(operations, id)).state == "failed"
+    assert await names(store) == []
+
+
+class Failing(MemoryStore):
+    """Does not take what an operation has come to, for a while."""
+
+    failures = 0
+
+    async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE) -> str:
+        if self.failures and PREFIX in key and b'"succeeded"' in bytes(data):
+            self.failures -= 1
+            raise StoreUnavailable("no answer")
+        return await super().put(key, data, mode)
+
+
+async def test_success_is_told_when_it_is_stored(monkeypatch: Any) -> None:
+    store = Failing(SystemRuntime())
+    await make_database(store)
+    carried: list[UUID] = []
+
+    async def carry(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        carried.append(id)
+        return {}
+
+    class Hasty(SystemRuntime):
+        slept = 0
+
+        async def sleep(self, seconds: float) -> None:
+            if seconds:
+                self.slept += 1
+                found = await operations.get(id)
+                assert found is not None
+                assert found.state == "running", "nobody could hear of it from another process"
+            await super().sleep(0)
+
+    runtime = Hasty()
+    operations, id = Operations(DatabaseFiles(store, "db", runtime), carry), uuid4()
+    store.failures = 3
+    await operations.submit(id, {"kind": "collect"})
+    assert (await ended(operations, id)).state == "succeeded"
+    assert (runtime.slept, carried) == (3, [id])
+    stored = json.loads(bytes((await store.get(f"db/{PREFIX}{id}.json")).data))
+    assert stored["state"] == "succeeded"
+
+
+async def test_a_start_that_is_tried_again_begins_nothing_twice(store: MemoryStore) -> None:
+    await make_database(store)
+    begun: list[UUID] = []
+    released = asyncio.Event()
+
+    async def carry(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        begun.append(id)
+        await released.wait()
+        return {}
+
+    id, first = uuid4(), Operations(files_of(store), carry)
+    await first.submit(id, {"kind": "collect"})
+    await asyncio.sleep(0)
+    await first.close()
+    begun.clear()
+    second = Operations(files_of(store), carry)
+    await second.resume()
+    await second.resume()
+    await asyncio.sleep(0)
+    released.set()
+    assert (await ended(second, id)).state == "succeeded"
+    assert begun == [id]
+
+
+async def test_old_records_are_deleted(store: MemoryStore) -> None:
+    await make_database(store)
+    now = SystemRuntime().now_ms()
+    old = Operation(uuid4(), {"kind": "collect"}, "succeeded", 1, now - KEEP_MS - 1)
+    new = Operation(uuid4(), {"kind": "collect"}, "failed", 1, now - KEEP_MS + 60_000)
+    for each in (old, new):
+        await store.put(f"db/{PREFIX}{each.id}.json", json.dumps(each.document()).encode())
+    operations = process(store)
+    await operations.resume()
+    assert [each.id for each in await operations.all()] == [new.id]
+    assert [name for name in await names(store) if PREFIX in name] == [f"db/{PREFIX}{new.id}.json"]
