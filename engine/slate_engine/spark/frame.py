@@ -1,0 +1,161 @@
+"""A frame over a state of a database, as the driver sees it: its columns, what it needs to read, and who reads what."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from slate_engine.errors import InvalidError
+from slate_engine.format.columns import EMPTY
+from slate_engine.lsm.levels import Levels
+from slate_engine.lsm.order import concat
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.snapshot import Snapshot
+from slate_engine.spark import diff
+from slate_engine.spark.columns import check_schema, decoders_of
+from slate_engine.spark.diff import Side
+from slate_engine.spark.filters import EVERYTHING, push
+from slate_engine.spark.holding import Wanted, hold
+from slate_engine.spark.options import ReadOptions
+from slate_engine.spark.planning import plan, rows_within, weigh
+from slate_engine.spark.reading import Output, Share, State, opened, read_share
+from slate_engine.spark.versions import arrow_schema
+from slate_engine.state.manifest import Checkpoint, Manifest
+
+
+def reader_of(options: Mapping[str, str], schema: StructType, id: UUID, keeper: str) -> DataSourceReader:
+    wanted = ReadOptions.of(options)
+    return DiffReader(wanted, schema, id, keeper) if wanted.since else StateReader(wanted, schema, id, keeper)
+
+
+class _Reader(DataSourceReader):
+    """What reading a state and reading a diff have in common. ``id`` is the frame's own."""
+
+    def __init__(self, wanted: ReadOptions, schema: StructType, id: UUID, keeper: str) -> None:
+        names = tuple(schema.fieldNames())
+        check_schema(schema, wanted)
+        self._wanted = wanted
+        self._id = id
+        self._keeper = keeper
+        self._ranges = EVERYTHING
+        self._output = Output(names, decoders_of(wanted), arrow_schema(schema))
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        pushed = push(filters, self._wanted.formats["key"], nulls=self._wanted.nulls)
+        self._ranges = pushed.ranges
+        return pushed.left
+
+    def partitions(self) -> list[InputPartition]:
+        return asyncio.run(self._planned())
+
+    async def _planned(self) -> list[InputPartition]:
+        async with opened(self._wanted.location, self._wanted.merge_operator) as files:
+            return await self._plan(files) if self._ranges else []
+
+    @abstractmethod
+    async def _plan(self, files: DatabaseFiles) -> list[InputPartition]: ...
+
+    async def _kept(self, files: DatabaseFiles, checkpoint: str, id: UUID) -> tuple[State, Side]:
+        """The state of a checkpoint (or the present one) that stays while the application runs."""
+        kept = await kept_state(files, self._wanted, checkpoint, id, self._keeper)
+        snapshot = await files.at(kept.manifest, kept.manifest.wal_id_last_seen)
+        tail = concat([EMPTY, *(memory.rows() for memory in snapshot.memory)])
+        place, operator = self._wanted.location, self._wanted.merge_operator
+        state = State(place, kept.manifest_id, snapshot.max_seq, operator, str(kept.checkpoint))
+        return state, Side(kept.manifest, tail, snapshot.max_seq)
+
+
+class StateReader(_Reader):
+    """Plans a frame over one state, and reads the shares of it."""
+
+    async def _plan(self, files: DatabaseFiles) -> list[InputPartition]:
+        state, side = await self._kept(files, self._wanted.checkpoint, self._id)
+        snapshot = Snapshot((), Levels(side.manifest.trees), files.tables.opener(side.manifest))
+        weights = await weigh(snapshot, self._ranges, self._wanted.partition_bytes)
+        shares = plan(weights, self._ranges, self._wanted.partition_bytes)
+        return [Share(state, each.ranges, rows_within(side.tail, each.ranges)) for each in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Share):
+            # Where there is nothing to read, Spark makes a partition of nothing.
+            return iter(())
+        return read_share(partition, self._output, self._wanted.memory_bytes)
+
+
+class DiffReader(_Reader):
+    """The same for what changed between two states."""
+
+    async def _plan(self, files: DatabaseFiles) -> list[InputPartition]:
+        wanted = self._wanted
+        before = await self._kept(files, wanted.since, self._id)
+        after = await self._kept(files, wanted.until, UUID(int=self._id.int ^ 1))
+        return await diff.plan_diff(files, before, after, self._ranges, wanted.partition_bytes)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, diff.DiffShare):
+            return iter(())
+        return diff.read_diff(partition, self._output, self._wanted.memory_bytes)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state that stays while the application runs, and what keeps it."""
+
+    checkpoint: UUID
+    manifest_id: int
+    manifest: Manifest
+
+
+async def kept_state(files: DatabaseFiles, wanted: ReadOptions, checkpoint: str, id: UUID, keeper: str) -> Kept:
+    """What ``checkpoint`` (an id or a name) keeps, or the present state if it is empty. A checkpoint that lives for ever is
+    read as it is; otherwise one with ``id`` is made, which lives as long as the application."""
+    source: Checkpoint | None = None
+    if checkpoint:
+        source = found_checkpoint(await files.manifest(), checkpoint, files)
+        if source.expire_time_s is None:
+            return Kept(source.id, source.manifest_id, await files.manifests.read(source.manifest_id))
+    hold(keeper, Wanted(id, wanted.location, wanted.lifetime_ms, None if source is None else source.id))
+    made = (await files.manifest()).checkpoint(id)
+    if made is None:
+        raise InvalidError(
+            f"the checkpoint {id} that this frame was made with has been deleted: load it again, and read it sooner or give "
+            'option("checkpointLifetime", …) more time'
+        )
+    return Kept(id, made.manifest_id, await files.manifests.read(made.manifest_id))
+
+
+def found_checkpoint(newest: Manifest, wanted: str, files: DatabaseFiles) -> Checkpoint:
+    """The checkpoint with this id or name that is not over."""
+    now_s = files.runtime.now_ms() / 1000
+    alive = [each for each in newest.checkpoints if not each.is_expired(now_s)]
+    found = [each for each in alive if wanted in (str(each.id), each.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(str(each.id) for each in found)
+        raise InvalidError(
+            f"database {files.path!r} has {len(found)} checkpoints {wanted!r}; name one by its id: {ids}"
+        )
+    if not alive:
+        raise InvalidError(
+            f"database {files.path!r} has no checkpoint {wanted!r}, and no other: only its present state can be read. Make "
+            "checkpoints of the states that you want to come back to"
+        )
+    earliest = min(alive, key=lambda each: (each.create_time_s, each.manifest_id))
+    raise InvalidError(
+        f"database {files.path!r} has no checkpoint {wanted!r}: it was deleted, or its time is over. The earliest state "
+        f"that can still be read is {_shown(earliest)}; all are: {', '.join(_shown(each) for each in alive)}"
+    )
+
+
+def _shown(checkpoint: Checkpoint) -> str:
+    made = datetime.fromtimestamp(checkpoint.create_time_s, UTC).isoformat()
+    return f"{checkpoint.id} ({checkpoint.name + ', ' if checkpoint.name else ''}made {made})"
