@@ -1,0 +1,1 @@
+"""The client of the databases: the admin API that their pods serve."""

@@ -1,0 +1,1 @@
+"""From a spec to Kubernetes objects: pure functions to dictionaries."""

@@ -1,0 +1,1 @@
+"""``kubectl slate``: databases, checkpoints and clones as a person works with them."""

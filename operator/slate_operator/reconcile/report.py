@@ -1,0 +1,209 @@
+"""What is said of a database when everything that could be done has been done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from slate_operator import names
+from slate_operator.admin.database import DatabaseFacts
+from slate_operator.api.amount import size
+from slate_operator.api.conditions import Condition, find, holds, said
+from slate_operator.api.database import Deletion, Endpoints
+from slate_operator.build.naming import Family
+from slate_operator.clock import stamp
+from slate_operator.kube.cluster import Body
+from slate_operator.names import Port, Role
+from slate_operator.reconcile.deletion import requested_at
+from slate_operator.reconcile.draft import Draft
+from slate_operator.reconcile.observed import UNFINISHED, Look
+from slate_operator.reconcile.outcome import Happening, Outcome
+from slate_operator.reconcile.rollout import ROLLING_OUT, role_condition
+
+TYPES = {
+    Role.GC: names.GC_READY,
+    Role.WRITER: names.WRITER_READY,
+    Role.COMPACTOR: names.COMPACTOR_READY,
+    Role.READER: names.READERS_READY,
+}
+TOLD = (names.READY, names.OWNED, names.CONTENDED, names.DELETION_BLOCKED, names.STORAGE_AVAILABLE)
+"""Conditions whose changes are events as well."""
+
+
+def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[str], cluster_domain: str) -> Outcome:
+    """``applied`` are the Deployments, by role, as they are now; ``refused`` is what the API server did not take."""
+    seen, database = draft.seen, draft.seen.database
+    if draft.release:
+        return Outcome(events=draft.events, gone=True)
+    conditions = {each.type: each for each in draft.conditions}
+    for role, wanted in draft.replicas.items():
+        conditions[TYPES[role]] = role_condition(TYPES[role], applied.get(role), seen.pods.get(role, ()), wanted)
+    if draft.blockers:
+        words = "; ".join(f"{each.kind} {each.name}: {each.message}" for each in draft.blockers)
+        conditions[names.DELETION_BLOCKED] = said(names.DELETION_BLOCKED, True, _blocked_by(draft), words)
+    paused = database.spec.paused
+    if not paused:
+        _conclude(draft, conditions, refused)
+    if draft.halt is not None or any(each.reason == ROLLING_OUT for each in conditions.values()):
+        draft.come_back(60.0)
+    found = tuple(conditions.values())
+    status = _status(draft, applied, cluster_domain) | {"phase": phase(found, deleting=_leaves(draft))}
+    return Outcome(
+        conditions=found,
+        status=status,
+        events=[*draft.events, *_events(database.status.conditions, found)],
+        again_in=draft.again_in,
+        keep_generation=paused,
+    )
+
+
+def _blocked_by(draft: Draft) -> str:
+    """The kind of the first blocker; or that what is to go at once may not, because somebody needs it."""
+    kind = draft.blockers[0].kind
+    at_once = draft.seen.database.spec.deletion_policy == "Destroy"
+    return "InvalidDeletion" if at_once and kind in ("Checkpoint", "Clone", "SlateDatabase", "BulkRead") else kind
+
+
+def _leaves(draft: Draft) -> bool:
+    """Whether the object is being deleted, or will be with its namespace."""
+    return draft.seen.database.metadata.deleting or draft.seen.namespace_terminating
+
+
+def _conclude(draft: Draft, conditions: dict[str, Condition], refused: Sequence[str]) -> None:
+    """One Ready of all that was said; and whether it will become better by itself."""
+    deleting = _leaves(draft)
+    ready, reconciling, stalled = _verdict(draft, conditions, refused)
+    conditions[names.READY] = ready
+    if stalled:
+        conditions[names.STALLED] = said(names.STALLED, True, ready.reason, ready.message)
+    elif reconciling or deleting:
+        conditions[names.RECONCILING] = said(names.RECONCILING, True, ready.reason, ready.message)
+
+
+def _verdict(draft: Draft, conditions: Mapping[str, Condition], refused: Sequence[str]) -> tuple[Condition, bool, bool]:
+    database = draft.seen.database
+    if refused:
+        return said(names.READY, False, "Refused", f"the API server does not take it: {refused[0]}"), False, True
+    if _leaves(draft) and names.OWNED not in conditions:
+        blocked = conditions.get(names.DELETION_BLOCKED)
+        words = "it is being deleted" + (f" and waits for {blocked.message}" if blocked is not None else "")
+        return said(names.READY, False, "Deleting", words), True, False
+    if draft.halt is not None:
+        halt = draft.halt
+        # A collector that does not come up is the nearer cause of what waits for it.
+        gc = conditions.get(names.GC_READY)
+        if not halt.stalled and gc is not None and gc.status != "True" and gc.reason != ROLLING_OUT:
+            return said(names.READY, False, gc.reason, f"the collector does not run: {gc.message}"), False, False
+        return said(names.READY, False, halt.reason, halt.message), not halt.stalled, halt.stalled
+    for type in (names.STORAGE_AVAILABLE, names.CONTENDED):
+        found = conditions.get(type)
+        if found is not None and found.status == ("True" if type == names.CONTENDED else "False"):
+            return said(names.READY, False, found.reason, found.message), False, False
+    for type in TYPES.values():
+        found = conditions.get(type)
+        if found is not None and found.status != "True":
+            return (
+                said(names.READY, False, found.reason, f"{type}: {found.message}"),
+                found.reason == ROLLING_OUT,
+                False,
+            )
+    if database.spec.hibernated:
+        stopped = holds(conditions.values(), names.HIBERNATED)
+        return said(names.READY, False, "Hibernated", "nothing but the collector runs, as asked"), not stopped, False
+    answer = draft.seen.answers.get(Look())
+    if answer is not None and not answer.good:
+        return said(names.READY, False, "NotAnswering", answer.words), False, False
+    if answer is not None and answer.value is None:
+        return said(names.READY, False, "NoDatabase", "the first writer that opens it makes the database"), True, False
+    return said(names.READY, True, "Ready", "all that is wanted runs"), False, False
+
+
+def phase(conditions: Sequence[Condition], *, deleting: bool) -> str:
+    """The conditions in one word."""
+    if deleting:
+        return "Deleting"
+    for type in (names.PAUSED, names.HIBERNATED, names.CONTENDED, names.READY, names.STALLED, names.RECONCILING):
+        if holds(conditions, type):
+            return type
+    return "NotReady"
+
+
+# --- the other fields ---------------------------------------------------------------------------------------------
+
+
+def _status(draft: Draft, applied: Mapping[str, Body], cluster_domain: str) -> dict[str, Any]:
+    """What is not known this time stays as it was."""
+    database = draft.seen.database
+    kept = database.status.model_dump(
+        by_alias=True, exclude_none=True, exclude={"conditions", "observed_generation", "deletion", "phase"}
+    )
+    for name, value in draft.status.items():
+        kept.pop(name, None)
+        if value is not None:
+            kept[name] = value.model_dump(by_alias=True, exclude_none=True) if hasattr(value, "model_dump") else value
+    answer = draft.seen.answers.get(Look())
+    # Half a clone is no database yet: what is known of one says that it has begun.
+    if answer is not None and isinstance(answer.value, DatabaseFacts) and answer.value.state != UNFINISHED:
+        kept |= facts_of(answer.value)
+    if _leaves(draft):
+        kept["deletion"] = _deletion(draft).model_dump(by_alias=True, exclude_none=True)
+    elif draft.replicas:
+        kept["endpoints"] = _endpoints(draft, cluster_domain).model_dump(by_alias=True, exclude_none=True)
+    family = Family.of(database)
+    readers = (applied.get(Role.READER) or {}).get("status") or {}
+    kept["readerReplicas"] = readers.get("replicas", 0)
+    kept["selector"] = ",".join(f"{name}={value}" for name, value in sorted(family.selector(Role.READER).items()))
+    return kept
+
+
+def facts_of(facts: DatabaseFacts) -> dict[str, Any]:
+    return {
+        "manifestId": facts.manifest_id,
+        "writerEpoch": facts.writer_epoch,
+        "compactorEpoch": facts.compactor_epoch,
+        "l0": facts.l0_ssts,
+        "sortedRuns": facts.sorted_runs,
+        "sizeBytes": facts.size_bytes,
+        "size": size(facts.size_bytes),
+        "checkpoints": len(facts.checkpoints),
+        "estimatedMonthlyCost": f"${facts.dollars_a_month:.2f}",
+    }
+
+
+def _deletion(draft: Draft) -> Deletion:
+    return Deletion(
+        requested_at=stamp(requested_at(draft.seen)),
+        deadline=None if draft.deadline is None else stamp(draft.deadline),
+        blocked_by=tuple(draft.blockers),
+    )
+
+
+def _endpoints(draft: Draft, cluster_domain: str) -> Endpoints:
+    database = draft.seen.database
+    family = Family.of(database)
+    end = f"{family.namespace}.svc.{cluster_domain}"
+    serves = database.spec.writer.mode == "Server"
+    return Endpoints(
+        writer=f"{family.writer_service}.{end}:{Port.RESP}" if serves and Role.WRITER in draft.replicas else None,
+        readers=f"{family.readers_service}.{end}:{Port.RESP}" if database.spec.readers.replicas else None,
+        admin=f"https://{family.admin_service}.{end}:{Port.HTTP}",
+    )
+
+
+def _events(before: Sequence[Condition], now: Sequence[Condition]) -> list[Happening]:
+    """What has changed, once: who watches the events need not compare conditions. What is on its way is no event."""
+    told = []
+    under_way = holds(now, names.RECONCILING)
+    for condition in now:
+        known = find(before, condition.type)
+        if condition.type not in TOLD or condition.status == "Unknown":
+            continue
+        if known is not None and (known.status, known.reason) == (condition.status, condition.reason):
+            continue
+        bad = condition.status == ("True" if condition.type == names.CONTENDED else "False")
+        if bad and under_way:
+            continue
+        if known is not None or bad or condition.type in (names.READY, names.DELETION_BLOCKED):
+            warning = bad and condition.reason != "Hibernated"
+            told.append(Happening(condition.reason, f"{condition.type}: {condition.message}", warning))
+    return told

@@ -1,0 +1,210 @@
+"""Who sets the policy Retain during the grace of a deletion gets his bytes back, whatever is broken at that moment; and what
+protects an object protects its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from slate_operator.admin.database import OperationFacts
+from slate_operator.clock import stamp
+from slate_operator.names import FINALIZER_DATABASE, Role
+from slate_operator.reconcile.observed import Answer, Ask, Destroying, Look, Work
+from tests.operator.database.stage import OURS, Bucket, Stage, living
+from tests.operator.database.test_matrix import alive, destroyed, looked, run, spec_of
+
+DAY = 86400.0
+
+
+def in_grace(policy: str = "SoftDestroy") -> Stage:
+    """Deleted, marked, and within its grace."""
+    stage = living(spec_of(policy) | {"deleteGrace": "7d"}).delete().look(5)
+    assert stage.bucket.state == "destroyed"
+    return stage
+
+
+def by_command(policy: str = "SoftDestroy") -> Stage:
+    """Somebody has destroyed it with the command; then the object was deleted."""
+    return destroyed(policy).delete()
+
+
+def without_collector() -> Stage:
+    """And its collector's Deployment is gone."""
+    stage = in_grace()
+    del stage.deployments[Role.GC]
+    stage.pods[Role.GC] = []
+    return stage
+
+
+def protected() -> Stage:
+    """And was protected for a while, then paused."""
+    stage = in_grace().edit(deletionProtection=True).look(2).edit(paused=True).look(2)
+    assert stage.status["deletion"]["deadline"]
+    return stage.edit(deletionProtection=False, paused=False)
+
+
+@pytest.mark.parametrize(
+    "phase", [in_grace, by_command, without_collector, protected], ids=lambda phase: str(phase.__name__)
+)
+def test_bytes_that_are_marked_come_back_before_the_object_goes(phase: Callable[[], Stage]) -> None:
+    stage = phase()
+    stage.now += 3 * DAY
+    stage.bucket.reached = False
+    stage.edit(deletionPolicy="Retain")
+    for _ in range(40):
+        looked(stage)
+        assert not stage.gone, "nobody could bring its bytes back"
+    assert stage.blocked_by == ["Pods"]
+    assert FINALIZER_DATABASE in stage.status["deletion"]["blockedBy"][0]["message"], "the way out is told"
+    assert Role.GC in stage.deployments, "the collector is what could"
+    stage.missing_secrets = ["bucket"]
+    looked(stage)
+    assert stage.blocked_by == ["Storage"]
+    stage.missing_secrets = ()
+    stage.bucket.reached = True
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+    assert stage.bucket.owner != OURS
+
+
+def test_what_cannot_be_brought_back_is_tried_again_and_not_let_go() -> None:
+    stage = in_grace()
+    stage.bucket.failing = "the manifest cannot be written"
+    stage.edit(deletionPolicy="Retain")
+    for _ in range(5):
+        looked(stage)
+        assert not stage.gone
+    assert stage.blocked_by == ["Storage"]
+    assert "the manifest cannot be written" in stage.status["deletion"]["blockedBy"][0]["message"]
+    stage.bucket.failing = ""
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+
+
+def test_a_destruction_under_way_ends_first() -> None:
+    """It was asked for, and has not come to the commit: released now, the mark would be made after us."""
+    stage = alive("SoftDestroy").delete().look(2)
+    assert stage.status["deletion"]["deadline"], "written down before it is done"
+    assert stage.bucket.state == "alive"
+    assert "destroy soft" not in stage.bucket.done
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.edit(deletionPolicy="Retain").look(3)
+    assert not stage.gone
+    assert Destroying() in stage.asked
+    stage.bucket.operations["slow"] = OperationFacts("slow", "succeeded")
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", int(stage.now)
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+
+
+def test_a_second_destruction_under_way_ends_too() -> None:
+    """The mark is off again, and what was asked for while the store did not answer would set it once more, after us."""
+    stage = in_grace()
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.edit(deletionPolicy="Retain").look(4)
+    assert stage.bucket.state == "alive"
+    assert stage.bucket.owner == OURS, "given back, though somebody is about to destroy it"
+    assert not stage.gone
+    stage.bucket.operations["slow"] = OperationFacts("slow", "succeeded")
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", int(stage.now)
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+
+
+def test_only_what_was_seen_to_be_destroyed_is_deleted_for_good() -> None:
+    """The collector may begin with it when the bytes were brought back: then it has to know what was meant."""
+    stage = alive("Destroy").delete()
+    asked: list[Ask] = []
+    while not stage.gone:
+        since = stage.bucket.destroyed_at
+        stage.look()
+        asked += [ask for ask in stage.asked if isinstance(ask, Work) and ("mode", "hard") in ask.arguments]
+    (deletion,) = asked
+    assert isinstance(deletion, Work)
+    assert deletion.document == {"kind": "destroy", "mode": "hard", "destroyed_at_s": since}
+
+
+def test_an_operator_that_forgot_the_mark_has_written_it_down_before() -> None:
+    """Killed right after it had the database marked: what it would have said is lost, what it said before is not."""
+    stage = alive("SoftDestroy").delete().look(2)
+    said = stage.status
+    stage.look()
+    assert stage.bucket.state == "destroyed"
+    stage.status = said
+    stage.bucket.reached = False
+    stage.edit(deletionPolicy="Retain")
+    stage.now += DAY
+    stage.look(5)
+    assert not stage.gone
+
+
+@pytest.mark.parametrize("reached", [True, False])
+@pytest.mark.parametrize("phase", [in_grace, by_command], ids=lambda phase: str(phase.__name__))
+def test_a_namespace_that_goes_takes_no_longer(phase: Callable[[], Stage], reached: bool) -> None:
+    stage = phase()
+    stage.now += 3 * DAY
+    stage.edit(deletionPolicy="Retain")
+    stage.namespace_terminating, stage.bucket.reached = True, reached
+    stage.deployments = {}
+    began = stage.now
+    ends = {"deletionTimestamp": stamp(began + 45), "deletionGracePeriodSeconds": 45}
+    for _ in range(40):
+        stage.pods = {Role.GC: [{"metadata": {"name": "orders-gc-0", **ends}, "status": {}}]}
+        stage.look()
+    assert stage.gone
+    assert stage.now - began < 60
+    assert stage.bucket.state == ("alive" if reached else "destroyed")
+
+
+@pytest.mark.parametrize("held", [{"deletionProtection": True}, {"paused": True}])
+def test_what_protects_the_object_protects_its_bytes(held: dict[str, bool]) -> None:
+    stage = in_grace().edit(**held)
+    stage.now += 30 * DAY
+    stage.look(5)
+    assert not stage.gone
+    assert stage.bucket.state == "destroyed"
+    assert "destroy hard" not in stage.bucket.done
+    stage.edit(**dict.fromkeys(held, False))
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state is None
+
+
+def test_what_was_never_marked_waits_for_nobody_long() -> None:
+    stage = alive("Retain").delete()
+    stage.bucket.reached = False
+    began = stage.now
+    run(stage)
+    assert stage.gone
+    assert stage.now - began < 90
+
+
+class Unread(Bucket):
+    """Whose mark can be read, and whose manifest cannot."""
+
+    broken = False
+
+    def answer(self, ask: Ask, now: float) -> Answer:
+        if self.broken and isinstance(ask, Look):
+            return Answer(problem="store-unavailable", words="the manifest cannot be read")
+        return super().answer(ask, now)
+
+
+@pytest.mark.parametrize("terminating", [True, False])
+def test_what_nobody_knows_is_not_taken_to_be_well(terminating: bool) -> None:
+    bucket = Unread()
+    stage = living(spec_of("SoftDestroy"), bucket=bucket).delete().look(5).edit(deletionPolicy="Retain")
+    assert bucket.state == "destroyed"
+    bucket.broken, stage.namespace_terminating = True, terminating
+    stage.look(2)
+    assert not stage.gone
+    assert bucket.owner == OURS
+    bucket.broken = False
+    stage.look(10)
+    assert stage.gone
+    assert bucket.state == "alive"

@@ -1,0 +1,1 @@
+"""The operator's edge: its clients, its cache, its queue, its process."""
