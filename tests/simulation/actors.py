@@ -1,109 +1,51 @@
-"""Others who change a database while it is written: a compactor, a garbage collector, somebody who makes checkpoints.
+"""Others who work on a database while it is written: a compactor, a garbage collector, somebody who makes checkpoints.
 
-The collector is the engine's own. The others do by the rules what the real ones do, as simply as can be, so that writers and
-readers meet manifests that change under them and objects that are gone.
+Each is the engine's own code. What is ours is only when they come, and how little they wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
-from slate_engine.errors import Error
-from slate_engine.format.ids import Ulid
-from slate_engine.format.key_range import ALL
-from slate_engine.format.sst_build import build_sst
+from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint
+from slate_engine.errors import Error, Fenced
 from slate_engine.gc import collector as gc
 from slate_engine.gc.options import GcOptions, Task
-from slate_engine.lsm.retain import retain
-from slate_engine.lsm.visible import merge_sources
-from slate_engine.runtime import uuid4
-from slate_engine.state.checkpoints import with_checkpoint, without_expired_checkpoints
+from slate_engine.lsm.compaction.compactor import compact_once
+from slate_engine.lsm.compaction.options import CompactorOptions, WorkerOptions
+from slate_engine.lsm.compaction.plan import Leveled, Major, Policy, SizeTiered
 from slate_engine.state.commit import Contended, NothingStored
-from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, TieredSpec
-from slate_engine.state.manifest import Manifest
-from slate_engine.state.ssts import SstHandle
-from slate_engine.state.stores import CompactionsStore
-from slate_engine.state.tree import SortedRun, Tree
-from slate_engine.state.views import SstView, Views
 from slate_engine.store.protocol import StoreUnavailable
+from tests.simulation.faults import Role
 from tests.simulation.session import files_of
 from tests.simulation.world import Process
 
+POLICIES: list[Policy] = [SizeTiered(2, 3), Leveled(min_l0=1, fanout=2.0), Major()]
+WORKER = WorkerOptions(max_threads=2, compactions_poll_interval=1.0, heartbeat_interval=1.0)
+
 
 class Compactor:
-    """Merges the oldest SSTs of level 0, sometimes with all runs, into one run. The job is in the book before its output is
-    in the bucket, and until the manifest shows that; and what a job replaces is kept for those who still read it."""
+    """The engine's own coordinator and worker, which come for one look at the database, do what one policy or another wants
+    of it, and go. ``inputs_kept`` is for how many seconds what a job replaces is kept for those who still read it."""
 
     def __init__(self, process: Process, inputs_kept: float = 900.0) -> None:
         self._files = files_of(process)
-        self._books = CompactionsStore.open(process.store, self._files.paths.root, process.runtime)
-        self._runtime = process.runtime
-        self._inputs_kept_ms = int(inputs_kept * 1000)
-        self.compactions = 0
+        self._chance = process.runtime.random
+        self._options = CompactorOptions(worker=WORKER, checkpoint_lifetime=inputs_kept, enable_trivial_move=True)
+        process.acts_as(Role.COMPACTOR)
 
     async def compact(self) -> None:
-        manifest = (await self._files.manifests.read_latest()).value
-        tree = manifest.root
-        if not tree.l0:
+        policy = self._chance.choice(POLICIES)
+        found = (await self._files.manifests.read_latest()).value
+        if not found.root.l0:
             return
-        chance = self._runtime.random
-        inputs = tree.l0[-chance.randint(1, len(tree.l0)) :]
-        runs = tree.runs if chance.random() < 0.5 else ()
-        job = await self._begin()
-        output = await self._merge(manifest, inputs, runs, job)
-        # Old runs are oldest, so what takes them in keeps the lowest number; other output is newer than all runs.
-        number = runs[-1].id if runs else max((run.id for run in tree.runs), default=-1) + 1
-
-        def commit(old: Manifest) -> Manifest:
-            if list(old.root.l0[-len(inputs) :].ids) != list(inputs.ids):
-                return old  # an earlier commit of ours has arrived after all, and this job was for nothing
-            compacted = replace(
-                old.root.without_l0(inputs.ids).without_runs(run.id for run in runs),
-                last_compacted_l0_view=inputs.ids[0],
-            )
-            return old.with_root(compacted.with_run(SortedRun(number, output)) if len(output) else compacted)
-
-        id, now_ms = uuid4(self._runtime), self._runtime.now_ms()
-        await self._files.manifests.update(
-            lambda old: with_checkpoint(old, id=id, now_ms=now_ms, lifetime_ms=self._inputs_kept_ms)
-        )
-        await self._files.manifests.update(commit)
-        await self._books.update(lambda book: _ended(book).pruned())
-        self.compactions += 1
-
-    async def _begin(self) -> Ulid:
-        await self._books.create_first(Compactions())
-        newest = (await self._books.read_latest()).value.jobs[-1:]
-        id = Ulid.new(self._runtime, newest[0].id.ms if newest else 0)
-        job = Compaction(id, TieredSpec((), (), 0), CompactionStatus.RUNNING)
-        # What is left of an earlier job failed: there is one compactor only.
-        await self._books.update(lambda book: _ended(book).pruned().with_job(job) if book.job(id) is None else book)
-        return id
-
-    async def _merge(self, manifest: Manifest, inputs: Views, runs: tuple[SortedRun, ...], job: Ulid) -> Views:
-        opener = self._files.tables.opener(manifest)
-        views = [*inputs, *(view for run in runs for view in run.views)]
-        rows, order = merge_sources([await opener(view).rows_in(ALL) for view in views])
-        deepest = len(runs) == len(manifest.root.runs)
-        kept = retain(
-            rows,
-            order,
-            min_seq=manifest.recent_snapshot_min_seq,
-            now_ms=manifest.last_l0_clock_tick,
-            deepest=deepest,
-        )
-        if not len(kept):
-            return Tree().l0
-        built = build_sst(kept)
-        handle = SstHandle(Ulid.new(self._runtime, job.ms), built.info, built.version)
-        await self._files.store.put(self._files.paths.compacted(handle.id), built.tobytes())
-        return Views.of([SstView(handle.id, handle)])
-
-
-def _ended(book: Compactions) -> Compactions:
-    return replace(book, jobs=tuple(replace(job, status=CompactionStatus.COMPLETED) for job in book.jobs))
+        try:
+            await compact_once(self._files, policy, self._options, force=True)
+        except Fenced:
+            # As by who restores the database; by nobody, that would be wrong.
+            if (await self._files.manifests.read_latest()).value.compactor_epoch == found.compactor_epoch + 1:
+                raise
 
 
 class Collector:
@@ -113,6 +55,8 @@ class Collector:
         task = Task(min_age=min_age)
         options = GcOptions(manifests=task, wal=task, compacted=task, compactions=task, sweep_interval=60.0)
         self._collector = gc.Collector(files_of(process), options)
+        process.acts_as(Role.COLLECTOR)
+        process.world.collects_after(min_age)
 
     async def collect(self) -> None:
         report = await self._collector.collect()
@@ -124,17 +68,11 @@ class Keeper:
     """Makes checkpoints, and lets them expire."""
 
     def __init__(self, process: Process) -> None:
+        process.acts_as(Role.KEEPER)
         self._files = files_of(process)
-        self._runtime = process.runtime
 
     async def keep(self) -> None:
-        id, now_ms = uuid4(self._runtime), self._runtime.now_ms()
-
-        def commit(old: Manifest) -> Manifest:
-            alive = without_expired_checkpoints(old, now_ms=now_ms)
-            return with_checkpoint(alive, id=id, now_ms=now_ms, lifetime_ms=20_000)
-
-        await self._files.manifests.update(commit)
+        await create_checkpoint(self._files, CheckpointOptions(lifetime_ms=20_000))
 
 
 async def now_and_then(

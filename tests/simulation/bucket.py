@@ -1,73 +1,125 @@
-"""Looking at a bucket from outside: whether the objects that a run left behind keep to the rules of the format, and whether
-the original reads the same rows from them."""
+"""The bucket of a simulated world: one in memory, and whatever changes in what it shows is looked at by an inspector.
+
+Without conditional writes it takes the condition of a write, ignores it, and answers that all went well, as some services
+do. Then what counts is decided by the records of a table beside it: a write that is recorded and not copied to its place yet
+is there, for all who go by the records.
+"""
 
 from __future__ import annotations
 
-import itertools
-import re
-from pathlib import Path
+from collections.abc import Iterable
 
-from slate_engine.state.manifest import Manifest
-from tests.simulation.memo import decode_manifest, read_wal
-from tests.simulation.session import PATH
-from tests.simulation.world import World
-
-_NAME = re.compile(rf"{PATH}/(manifest|wal)/([0-9]{{20}})\.(manifest|sst)")
+from slate_engine.runtime import Runtime
+from slate_engine.store.memory import MemoryStore
+from slate_engine.store.protocol import OVERWRITE, Attributes, Buffer, PutMode
+from slate_engine.store.two_phase.record import Record, State, is_staged
+from tests.simulation.inspector import Inspector
+from tests.store.two_phase.doubles import MemoryTransactions
 
 
-def numbered(world: World, kind: str) -> dict[int, bytes]:
-    """The numbered objects of one kind by their number."""
-    found: dict[int, bytes] = {}
-    for key, (stored, _) in world.bucket._objects.items():
-        match = _NAME.fullmatch(key)
-        if match is not None and match[1] == kind:
-            found[int(match[2])] = bytes(stored.data)
-    return dict(sorted(found.items()))
+class Bucket(MemoryStore):
+    def __init__(self, runtime: Runtime, inspector: Inspector) -> None:
+        super().__init__(runtime)
+        self.table: Records | None = None
+        self._inspector = inspector
+        self._told: dict[str, bytes] = {}
+        """What the inspector knows, where a table decides."""
+
+    def without_conditions(self) -> None:
+        """From here on it takes every write."""
+        self.table = Records(self)
+
+    async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
+        return await super().put(key, data, mode if self.table is None else OVERWRITE, mark=mark)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        gone = [key for key in keys if key in self._objects]
+        await super().delete(gone)
+        for key in gone:
+            self._changed(key)
+
+    def _store(self, key: str, data: Buffer, mark: str, attributes: Attributes = ()) -> str:
+        etag = super()._store(key, data, mark, attributes)
+        self._changed(key)
+        return etag
+
+    def _changed(self, key: str) -> None:
+        if self.table is None:
+            self._tell(key, self._held(key))
+        elif is_staged(key):
+            for record in self.table.records.values():
+                if self._key(record.source) == key:
+                    self.decided(record.destination)
+        else:
+            self.decided(key)
+
+    def decided(self, name: str) -> None:
+        """The bucket or a record has changed: the inspector hears of it if that makes a difference."""
+        key = self._key(name)
+        now = self._counts(key)
+        if now == self._told.get(key):
+            return
+        if now is None:
+            del self._told[key]
+        else:
+            self._told[key] = now
+        self._tell(key, now)
+
+    def _tell(self, key: str, data: bytes | None) -> None:
+        if data is None:
+            self._inspector.deleted(key)
+        else:
+            self._inspector.stored(key, data)
+
+    def counted(self) -> dict[str, bytes]:
+        """The objects as those see them who go by the records, if there are any."""
+        recorded = [] if self.table is None else [self._key(name) for name in self.table.records]
+        keys = {*(key for key in self._objects if not is_staged(key)), *recorded}
+        found = {key: self._counts(key) for key in sorted(keys)}
+        return {key: data for key, data in found.items() if data is not None}
+
+    def _counts(self, key: str) -> bytes | None:
+        record = None if self.table is None else self.table.records.get(self.url + key)
+        if record is not None:
+            if record.state is State.DELETED:
+                return None
+            if record.state is State.PENDING and (staged := self._held(self._key(record.source))) is not None:
+                return staged
+            if record.content is not None:
+                return record.content
+        return self._held(key)
+
+    def _held(self, key: str) -> bytes | None:
+        return bytes(self._objects[key][0].data) if key in self._objects else None
+
+    def _key(self, name: str) -> str:
+        return name.removeprefix(self.url)
 
 
-def audit(world: World) -> None:
-    """Fails unless manifests and WAL are what every reader of the format relies on. For the end of a run."""
-    newest = _audit_manifests(world)
-    _audit_wal(world, newest)
+class Records(MemoryTransactions):
+    """The table, which tells its bucket of every change."""
 
+    def __init__(self, bucket: Bucket) -> None:
+        super().__init__()
+        self._bucket = bucket
 
-def _audit_manifests(world: World) -> Manifest:
-    """Numbers have no gaps above the boundary, and what must not go back does not."""
-    boundary = world.bucket._objects.get(f"{PATH}/gc/manifest.boundary")
-    given_up = int(bytes(boundary[0].data)) if boundary is not None else 0
-    files = {id: data for id, data in numbered(world, "manifest").items() if id > given_up}
-    ids = list(files)
-    assert ids == list(range(ids[0], ids[-1] + 1)), f"the manifests have gaps: {ids}"
-    manifests = [decode_manifest(data, object=f"manifest {id}") for id, data in files.items()]
-    for name in ("writer_epoch", "compactor_epoch", "replay_after_wal_id", "last_l0_seq", "last_l0_clock_tick"):
-        for (id, before), (_, after) in itertools.pairwise(zip(ids, manifests, strict=True)):
-            assert getattr(before, name) <= getattr(after, name), f"{name} went back after manifest {id}"
-    for id, manifest in zip(ids, manifests, strict=True):
-        for sst in manifest.ssts if id == ids[-1] else ():
-            assert f"{PATH}/compacted/{sst.id}.sst" in world.bucket._objects, f"SST {sst.id} of the newest is missing"
-    return manifests[-1]
+    async def put_if_absent(self, record: Record) -> Record | None:
+        standing = await super().put_if_absent(record)
+        self._bucket.decided(record.destination)
+        return standing
 
+    async def compare_and_set(self, record: Record, *, expected: str) -> bool:
+        done = await super().compare_and_set(record, expected=expected)
+        self._bucket.decided(record.destination)
+        return done
 
-def _audit_wal(world: World, manifest: Manifest) -> None:
-    """The log has no gaps behind what was flushed, and no sequence number in two files."""
-    files = numbered(world, "wal")
-    live = [id for id in files if id > manifest.replay_after_wal_id]
-    first = manifest.replay_after_wal_id + 1
-    assert live == list(range(first, first + len(live))), f"the WAL has gaps: {live}"
-    last_seq = 0
-    for id, data in files.items():
-        rows = read_wal(data, object=f"WAL {id}")
-        if not len(rows):
-            continue
-        seqs = rows.seq.tolist()
-        assert sorted(seqs) == seqs, f"the rows of WAL file {id} are out of order"
-        assert seqs[0] > last_seq, f"WAL file {id} begins with {seqs[0]}, an older one ends with {last_seq}"
-        last_seq = seqs[-1]
+    async def delete(self, destinations: Iterable[str]) -> None:
+        gone = list(destinations)
+        await super().delete(gone)
+        for destination in gone:
+            self._bucket.decided(destination)
 
-
-def export(world: World, folder: Path) -> None:
-    """Write the objects to a folder, as a database on local files."""
-    for key, (stored, _) in world.bucket._objects.items():
-        path = folder / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(stored.data))
+    async def delete_version(self, record: Record) -> bool:
+        done = await super().delete_version(record)
+        self._bucket.decided(record.destination)
+        return done

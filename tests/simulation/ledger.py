@@ -8,7 +8,8 @@ their sequence numbers. What remains to be judged is whether it is made of the r
 * one that was refused (its ``write`` raised) never is. One whose ``durable`` raised may be there or not, but if it is seen
   once it stays;
 * of one writer's commits those that are there are the first ones: none is missing before one that is there. Only a writer
-  with several WAL files under way may lose one and keep a later one (RFC-0001);
+  with several WAL files under way may lose one and keep a later one (RFC-0001), neither of which it has acknowledged: with
+  a commit all before it are acknowledged;
 * no sequence number is used twice;
 * a writer that opens the database has everything that any older writer ever acknowledges, even afterwards.
 """
@@ -17,11 +18,14 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from slate_engine.format.columns import MERGE, TOMBSTONE
 from slate_engine.lsm.commit import Change
+
+Note = Callable[[str, str, str, str], None]
+"""Told who did what, with which commit or epoch, and how it went: for the record of a run."""
 
 MARK = b"!"
 """The first byte of the names that commits have in the database."""
@@ -81,7 +85,10 @@ class Seen:
 class Ledger:
     """The record of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, note: Note = lambda who, what, which, how: None) -> None:
+        self._note = note
+        self.rules: list[Callable[[Seen], None]] = []
+        """What must hold of every state that anybody sees, besides; each raises ``AssertionError``."""
         self.attempts: list[Attempt] = []
         self.tenures: list[Tenure] = []
         self._seen: list[tuple[str, frozenset[int]]] = []
@@ -105,6 +112,7 @@ class Ledger:
             if attempt.fate is Fate.ACKNOWLEDGED and attempt.session.epoch < epoch and attempt.id not in tenure.found
         }
         assert not missing, f"{tenure.name} opened the database without {self._named(missing)}"
+        self._note(tenure.name, "opened", f"epoch {epoch}", f"found {len(tenure.found)} commits")
 
     def asked(self, tenure: Tenure, changes: Iterable[Change]) -> Attempt:
         attempt = Attempt(len(self.attempts) + 1, tenure, tuple(changes))
@@ -116,19 +124,34 @@ class Ledger:
         assert seq > before, f"{attempt} got sequence number {seq} after {before}"
         attempt.fate, attempt.seq = Fate.TAKEN, seq
         attempt.session.taken.append(attempt)
+        self._tell(attempt)
 
     def refused(self, attempt: Attempt) -> None:
         attempt.fate = Fate.REFUSED
+        self._tell(attempt)
 
     def unsure(self, attempt: Attempt) -> None:
         attempt.fate = Fate.UNSURE
+        self._tell(attempt)
 
     def acked(self, attempt: Attempt) -> None:
-        """Nobody who has taken over may be without it."""
+        """Nobody who has taken over may be without it, nor without what its writer took before it."""
+        for earlier in attempt.session.taken:
+            if earlier.seq < attempt.seq and earlier.fate in (Fate.TAKEN, Fate.UNSURE):
+                self._acked(earlier)
+        self._acked(attempt)
+
+    def _acked(self, attempt: Attempt) -> None:
         attempt.fate = Fate.ACKNOWLEDGED
+        self._tell(attempt)
         for tenure in self.tenures:
             if tenure.found is not None and tenure.epoch > attempt.session.epoch:
                 assert attempt.id in tenure.found, f"{attempt} was acknowledged behind the back of {tenure.name}"
+
+    def _tell(self, attempt: Attempt) -> None:
+        keys = b" ".join(change.key for change in attempt.changes).decode(errors="replace")
+        what = f"commit {attempt.id}: {keys}"
+        self._note(attempt.session.name, attempt.fate.value, what, f"seq {attempt.seq}" if attempt.seq else "")
 
     def saw(self, reader: str, seen: Seen, must_have: frozenset[int] = frozenset()) -> frozenset[int]:
         """A reader of what is durable has read everything. What it sees only ever grows."""
@@ -159,6 +182,8 @@ class Ledger:
             assert before.seq < after.seq, f"{reader} sees {before} and {after}"
         expected = state_of(commits)
         assert seen.rows == expected, f"{reader} sees {_difference(seen.rows, expected)}"
+        for rule in self.rules:
+            rule(seen)
         return frozenset(attempt.id for attempt in commits)
 
     def close(self, seen: Seen) -> None:

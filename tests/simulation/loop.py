@@ -40,6 +40,9 @@ class Life:
     def __init__(self) -> None:
         self.running = True
         self.ended = False
+        self.turns_left: int | None = None
+        """After so many more callbacks the process is killed: between any two awaits of any of its tasks."""
+        self.kill: Callable[[], None] = self.end
         self._held: list[tuple[Callable[..., object], tuple[Any, ...], contextvars.Context]] = []
 
     def pause(self) -> None:
@@ -61,6 +64,13 @@ class Life:
     def turn(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
         """Run a callback of this process now; or later, if it is paused; or never."""
         if self.running:
+            if self.turns_left is not None:
+                self.turns_left -= 1
+                if self.turns_left <= 0:
+                    self.turns_left = None
+                    self.kill()
+                    if self.ended:
+                        return
             callback(*args)
         elif not self.ended:
             self._held.append((callback, args, context))
@@ -139,6 +149,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         task = super().create_task(coro, name=name, context=context)
         task.add_done_callback(self._look_at)
         return task
+
+    def fail(self, defect: BaseException) -> None:
+        """Something is wrong that no task has noticed: the run ends here."""
+        self.defects.append(defect)
+        self.stop()
 
     def _look_at(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():

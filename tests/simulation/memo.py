@@ -19,12 +19,16 @@ from slate_engine.format.wal import read_wal as really_read_wal
 from slate_engine.lsm import replay, wal_writer
 from slate_engine.lsm.row import Row
 from slate_engine.state import stores
+from slate_engine.state.compactions import Compactions
+from slate_engine.state.compactions_read import decode_compactions as really_decode_compactions
+from slate_engine.state.compactions_write import encode_compactions as really_encode_compactions
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.manifest_read import decode_manifest as really_decode_manifest
 from slate_engine.state.manifest_write import encode_manifest as really_encode_manifest
 
 _rows: dict[bytes, Rows] = {}
 _manifests: dict[bytes, Manifest] = {}
+_books: dict[bytes, Compactions] = {}
 
 
 def read_wal(data: Any, *, object: str = "") -> Rows:
@@ -54,15 +58,31 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return data
 
 
+def decode_compactions(data: Any, *, object: str = "") -> Compactions:
+    key = bytes(data)
+    if key not in _books:
+        _books[key] = really_decode_compactions(data, object=object)
+    return _books[key]
+
+
+def encode_compactions(book: Compactions) -> bytes:
+    data = bytes(really_encode_compactions(book))
+    _books[data] = book
+    return data
+
+
 @contextmanager
 def remembering() -> Iterator[None]:
     """For one run."""
     _rows.clear()
     _manifests.clear()
+    _books.clear()
     with (
         mock.patch.object(replay, "read_wal", read_wal),
         mock.patch.object(wal_writer, "_encode", encode_wal),
         mock.patch.object(stores, "decode_manifest", decode_manifest),
         mock.patch.object(stores, "encode_manifest", encode_manifest),
+        mock.patch.object(stores, "decode_compactions", decode_compactions),
+        mock.patch.object(stores, "encode_compactions", encode_compactions),
     ):
         yield

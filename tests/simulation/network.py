@@ -1,9 +1,10 @@
-"""What lies between a process and its bucket: each process has a connection of its own, with weather.
+"""What lies between a process and its stores: each process has a wire of its own to each of them, with weather.
 
-A request travels to the bucket, is carried out there at one instant, and its answer travels back. Either way can take long,
+A request travels to the store, is carried out there at one instant, and its answer travels back. Either way can take long,
 and anything can go wrong: the service refuses to serve now (:attr:`Weather.refused`), the request is lost (``broken``), the
 answer is lost (``unanswered``), the connection breaks and the request arrives all the same, later (``late``), or it is
-carried out a second time by some proxy (``twice``). Whoever sent it cannot tell most of these apart.
+carried out a second time by some proxy (``twice``); an upload in parts breaks off amid them (``torn``). Whoever sent it
+cannot tell most of these apart.
 
 A request that is on its way when its process crashes is on its way nevertheless.
 """
@@ -14,17 +15,18 @@ import asyncio
 import contextvars
 import enum
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from slate_engine.store.backend import Signed
-from slate_engine.store.memory import PAGE, MemoryStore
-from slate_engine.store.protocol import OVERWRITE, Buffer, Object, ObjectMeta, PutMode, StoreUnavailable
+from slate_engine.store.protocol import StoreUnavailable
+from tests.simulation.faults import Fault, Injector
 from tests.simulation.loop import SimulatedLoop
 
 T = TypeVar("T")
-WRITES = frozenset({"put", "put_stream", "copy", "delete"})
+WRITES = frozenset(
+    {"put", "put_stream", "copy", "delete", "put_if_absent", "compare_and_set", "delete_records", "delete_version"}
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,26 @@ class Weather:
     late: float = 0.0
     twice: float = 0.0
     slow: float = 0.0
+    torn: float = 0.0
     longest: float = 20.0
     """How long at most a slow request takes, and a late or repeated one is on its way."""
     applies: Callable[[str, str], bool] = lambda operation, key: True
     """To which requests: an operation on a key. The others meet calm weather."""
+
+    def mishap(self, fate: float, operation: str) -> Fault | None:
+        """What happens to a request of this operation for which ``fate``, a number below one, was drawn."""
+        for how, likely in (
+            (Fault.THROTTLING, self.refused),
+            (Fault.ERROR_BEFORE, self.broken),
+            (Fault.ERROR_AFTER, self.unanswered),
+            (Fault.LATE, self.late),
+            (Fault.TWICE, self.twice),
+            (Fault.SLOW_LIST if operation == "list" else Fault.LATENCY, self.slow),
+        ):
+            fate -= likely
+            if fate < 0:
+                return how
+        return None
 
     @staticmethod
     def drawn(chance: random.Random) -> Weather:
@@ -52,7 +70,7 @@ class Weather:
 
         return Weather(
             (0.002, chance.choice([0.01, 0.05, 0.3])),
-            *(likely() for _ in range(6)),
+            *(likely() for _ in range(7)),
             longest=chance.choice([1.0, 10.0, 70.0]),
         )
 
@@ -72,15 +90,17 @@ class Moment(enum.Enum):
 class Delivery:
     """A request on its way to the bucket."""
 
+    number: int
     arrive: Callable[[], None]
     timer: asyncio.TimerHandle
 
 
 @dataclass
 class Link:
-    """One process's way to the bucket, as far as the world can change it."""
+    """One process's way to a store, as far as the world can change it."""
 
     weather: Weather = CALM
+    outage: Fault = Fault.UNREACHABLE
     out_until: float = 0.0
     """Until then nothing gets through."""
     requests: int = 0
@@ -103,185 +123,145 @@ class Link:
                     delivery.timer = loop.call_later(chance.uniform(0, 30), delivery.arrive)
 
 
-class Connection:
-    """The bucket as one process sees it: a :class:`~slate_engine.store.backend.Backend`."""
+class Sender(Protocol):
+    """The process at this end."""
+
+    name: str
+
+    def crash(self) -> None: ...
+
+    def pause(self, seconds: float) -> None: ...
+
+    def note(self, operation: str, key: str, outcome: str) -> None: ...
+
+
+@dataclass(eq=False)
+class Request(Generic[T]):
+    """One call on its way, and the answer that its sender waits for."""
+
+    operation: str
+    key: str
+    call: Callable[[], Coroutine[Any, Any, T]]
+    answer: asyncio.Future[T]
+    number: int
+
+
+class Wire:
+    """What carries the requests of one process to one store."""
 
     def __init__(
-        self,
-        bucket: MemoryStore,
-        loop: SimulatedLoop,
-        link: Link,
-        chance: random.Random,
-        *,
-        crash: Callable[[], None],
-        pause: Callable[[float], None],
-        note: Callable[[str, str, str], None],
+        self, sender: Sender, loop: SimulatedLoop, link: Link, chance: random.Random, injector: Injector
     ) -> None:
-        self._bucket = bucket
+        self._sender = sender
         self._loop = loop
         self._link = link
         self._chance = chance
-        self._crash = crash
-        self._pause = pause
-        self._note = note
+        self._injector = injector
         self._outside = contextvars.copy_context()
 
-    @property
-    def url(self) -> str:
-        return self._bucket.url
-
-    async def get(self, key: str, *, if_none_match: str | None = None) -> Object:
-        return await self._call("get", key, lambda: self._bucket.get(key, if_none_match=if_none_match))
-
-    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
-        return await self._call("get_ranges", key, lambda: self._bucket.get_ranges(key, ranges))
-
-    async def head(self, key: str) -> ObjectMeta:
-        return await self._call("head", key, lambda: self._bucket.head(key))
-
-    async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, *, mark: str = "") -> str:
-        return await self._call("put", key, lambda: self._bucket.put(key, data, mode, mark=mark))
-
-    async def put_stream(self, key: str, chunks: AsyncIterable[Buffer], *, mark: str = "") -> str:
-        whole = b"".join([bytes(chunk) async for chunk in chunks])
-        return await self._call("put_stream", key, lambda: self._bucket.put(key, whole, mark=mark))
-
-    async def read_mark(self, key: str) -> Signed:
-        return await self._call("read_mark", key, lambda: self._bucket.read_mark(key))
-
-    async def copy(self, source: str, destination: str) -> None:
-        await self._call("copy", destination, lambda: self._bucket.copy(source, destination))
-
-    async def list(self, prefix: str, *, start_after: str = "") -> AsyncIterator[list[ObjectMeta]]:
-        # Each page is a request of its own, so that a listing can break in the middle.
-        after = start_after
-        while True:
-            page = await self._call("list", prefix, lambda after=after: self._page(prefix, after))
-            if page:
-                yield page
-                after = page[-1].key
-            if len(page) < PAGE:
-                return
-
-    async def delete(self, keys: Iterable[str]) -> None:
-        gone = list(keys)
-        await self._call("delete", gone[0] if gone else "", lambda: self._bucket.delete(gone))
-
-    async def close(self) -> None:
-        """The connection ends with its process."""
-
-    async def _page(self, prefix: str, after: str) -> list[ObjectMeta]:
-        async for page in self._bucket.list(prefix, start_after=after):
-            return page
-        return []
-
-    async def _call(self, operation: str, key: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        link, loop, chance = self._link, self._loop, self._chance
+    async def call(self, operation: str, key: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        link, loop, weather = self._link, self._loop, self._link.weather
         link.requests += 1
-        moment = link.crash_at[1] if link.crash_at is not None and link.crash_at[0] == link.requests else None
         if link.pause_when is not None and (seconds := link.pause_when(operation, key)) > 0:
-            self._pause(seconds)
+            self._sender.pause(seconds)
             await asyncio.sleep(0)
-        answer: asyncio.Future[T] = loop.create_future()
-        calm = moment is not None or loop.time() < link.out_until or not link.weather.applies(operation, key)
-        weather = CALM if calm else link.weather
-        there, back = chance.uniform(*weather.latency), chance.uniform(*weather.latency)
-        if moment is not None:
-            self._send_and_crash(moment, operation, key, call)
-        elif loop.time() < link.out_until:
-            # Nothing gets through; what sits in some buffer may, once the way is free.
-            if chance.random() < 0.3:
-                self._deliver(link.out_until + there, operation, key, call)
-            self._break(operation, key, answer, chance.uniform(0.5, 10), "unreachable")
+        request = Request(operation, key, call, loop.create_future(), link.requests)
+        if not weather.applies(operation, key):
+            weather = CALM
+        if link.crash_at is not None and link.crash_at[0] == link.requests and self._strikes(Fault.KILL_AT_REQUEST):
+            self._send_and_crash(request, link.crash_at[1])
+        elif loop.time() < link.out_until and self._strikes(link.outage):
+            self._send_nowhere(request)
         elif link.hold_when is not None and (seconds := link.hold_when(operation, key)) > 0:
-            self._note(operation, key, "held")
-            self._deliver(loop.time() + seconds, operation, key, call, answer, back)
+            self._sender.note(operation, key, "held")
+            self._deliver(request, loop.time() + seconds, self._chance.uniform(*weather.latency))
         else:
-            self._send(weather, operation, key, call, answer, there, back)
-        return await answer
+            self._send(request, weather)
+        return await request.answer
 
-    def _send(
-        self,
-        weather: Weather,
-        operation: str,
-        key: str,
-        call: Callable[[], Coroutine[Any, Any, T]],
-        answer: asyncio.Future[T],
-        there: float,
-        back: float,
-    ) -> None:
+    async def upload(self, key: str) -> None:
+        """The parts of an upload that is to be completed by a call."""
+        if self._chance.random() < self._link.weather.torn and self._strikes(Fault.TORN):
+            self._sender.note("put_stream", key, "torn")
+            await asyncio.sleep(self._chance.uniform(*self._link.weather.latency))
+            raise StoreUnavailable(f"put_stream of {key!r}: the upload was torn", unknown_outcome=True)
+
+    def _strikes(self, fault: Fault) -> bool:
+        return self._injector.strikes(fault, f"{self._sender.name}, request {self._link.requests}")
+
+    def _send(self, request: Request[T], weather: Weather) -> None:
+        # The same draws whatever comes of them, so that a run without some mishap differs by that mishap.
         chance, now = self._chance, self._loop.time()
-        fate = chance.random()
-        if (fate := fate - weather.refused) < 0:
-            self._break(operation, key, answer, there + back, "refused")
-        elif (fate := fate - weather.broken) < 0:
-            self._break(operation, key, answer, there + back, "broken")
-        elif (fate := fate - weather.unanswered) < 0:
-            self._deliver(now + there, operation, key, call)
-            self._break(operation, key, answer, there + back, "unanswered")
-        elif (fate := fate - weather.late) < 0:
-            self._deliver(now + chance.uniform(there, weather.longest), operation, key, call)
-            self._break(operation, key, answer, there, "late")
-        elif (fate := fate - weather.twice) < 0:
-            self._note(operation, key, "twice")
-            self._deliver(now + there, operation, key, call, answer, back)
-            self._deliver(now + chance.uniform(there, weather.longest), operation, key, call)
-        elif (fate := fate - weather.slow) < 0:
-            self._note(operation, key, "slow")
-            long = chance.uniform(0, weather.longest)
-            there, back = chance.choice([(there + long, back), (there, back + long)])
-            self._deliver(now + there, operation, key, call, answer, back)
-        else:
-            self._deliver(now + there, operation, key, call, answer, back)
+        there, back = chance.uniform(*weather.latency), chance.uniform(*weather.latency)
+        fate, long, outward = chance.random(), chance.uniform(0, weather.longest), chance.random() < 0.5
+        how = weather.mishap(fate, request.operation)
+        if how is None or not self._strikes(how):
+            self._deliver(request, now + there, back)
+            return
+        match how:
+            case Fault.THROTTLING:
+                self._break(request, there + back, "refused")
+            case Fault.ERROR_BEFORE:
+                self._break(request, there + back, "broken")
+            case Fault.ERROR_AFTER:
+                self._deliver(request, now + there)
+                self._break(request, there + back, "unanswered")
+            case Fault.LATE:
+                self._deliver(request, now + max(there, long))
+                self._break(request, there, "late")
+            case Fault.TWICE:
+                self._sender.note(request.operation, request.key, "twice")
+                self._deliver(request, now + there, back)
+                self._deliver(request, now + max(there, long))
+            case _:
+                self._sender.note(request.operation, request.key, "slow")
+                self._deliver(request, now + there + outward * long, back + (not outward) * long)
 
-    def _send_and_crash(
-        self,
-        moment: Moment,
-        operation: str,
-        key: str,
-        call: Callable[[], Coroutine[Any, Any, T]],
-    ) -> None:
+    def _send_nowhere(self, request: Request[T]) -> None:
+        """Nothing gets through; what sits in some buffer may, once the way is free."""
+        chance = self._chance
+        if chance.random() < 0.3:
+            self._deliver(request, self._link.out_until + chance.uniform(*CALM.latency))
+        self._break(request, chance.uniform(0.5, 10), "unreachable")
+
+    def _send_and_crash(self, request: Request[T], moment: Moment) -> None:
         # The crash first: it scatters what was under way before.
-        self._crash()
+        self._sender.crash()
         match moment:
             case Moment.AFTER:
-                self._carry_out(operation, key, call)
+                self._carry_out(request)
             case Moment.LATER:
-                self._deliver(self._loop.time() + self._chance.uniform(0, 30), operation, key, call)
+                self._deliver(request, self._loop.time() + self._chance.uniform(0, 30))
 
-    def _deliver(
-        self,
-        when: float,
-        operation: str,
-        key: str,
-        call: Callable[[], Coroutine[Any, Any, T]],
-        answer: asyncio.Future[T] | None = None,
-        back: float = 0.0,
-    ) -> None:
+    def _deliver(self, request: Request[T], when: float, back: float | None = None) -> None:
+        """Have it carried out then, and answered ``back`` seconds later, if at all."""
+
         def arrive() -> None:
-            self._link.under_way.pop(delivery, None)
-            result, error = self._carry_out(operation, key, call)
-            if answer is not None:
-                self._answer(answer, back, result, error)
+            under_way = self._link.under_way
+            del under_way[delivery]
+            if any(other.number < request.number for other in under_way):
+                self._injector.counts[Fault.REORDERING] += 1
+            result, error = self._carry_out(request)
+            if back is not None:
+                self._answer(request, back, result, error)
 
-        delivery = Delivery(arrive, self._loop.call_at(when, arrive, context=self._outside))
+        delivery = Delivery(request.number, arrive, self._loop.call_at(when, arrive, context=self._outside))
         self._link.under_way[delivery] = None
 
-    def _carry_out(
-        self, operation: str, key: str, call: Callable[[], Coroutine[Any, Any, T]]
-    ) -> tuple[T | None, BaseException | None]:
-        result, error = _at_once(call())
-        self._note(operation, key, type(error).__name__ if error is not None else "")
+    def _carry_out(self, request: Request[T]) -> tuple[T | None, BaseException | None]:
+        result, error = _at_once(request.call())
+        self._sender.note(request.operation, request.key, type(error).__name__ if error is not None else "")
         return result, error
 
-    def _break(self, operation: str, key: str, answer: asyncio.Future[T], seconds: float, how: str) -> None:
-        self._note(operation, key, how)
-        unknown = operation in WRITES and how != "refused"
-        error = StoreUnavailable(f"{operation} of {key!r}: the request was {how}", unknown_outcome=unknown)
-        self._answer(answer, seconds, None, error)
+    def _break(self, request: Request[T], seconds: float, how: str) -> None:
+        self._sender.note(request.operation, request.key, how)
+        unknown = request.operation in WRITES and how != "refused"
+        what = f"{request.operation} of {request.key!r}: the request was {how}"
+        self._answer(request, seconds, None, StoreUnavailable(what, unknown_outcome=unknown))
 
-    def _answer(self, answer: asyncio.Future[T], back: float, result: T | None, error: BaseException | None) -> None:
+    def _answer(self, request: Request[T], back: float, result: T | None, error: BaseException | None) -> None:
         def tell() -> None:
+            answer = request.answer
             if answer.done():
                 return
             if error is not None:

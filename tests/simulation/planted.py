@@ -5,27 +5,28 @@ Each is a context manager that takes a mechanism out of the engine, as a program
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from slate_engine.errors import Error
-from slate_engine.lsm import fencing, replay
+from slate_engine.format.ids import Ulid
+from slate_engine.lsm import fencing, flusher, replay
 from slate_engine.lsm.committed import Commit
-from slate_engine.lsm.fencing import Claim
 from slate_engine.lsm.flusher import Flusher
+from slate_engine.lsm.memtable import Memtable
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.row import Row
-from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.transactions import Transaction, Transactions
-from slate_engine.lsm.wal_writer import WalFile, WalWriter
+from slate_engine.lsm.wal_writer import WalWriter
 from slate_engine.lsm.writer import Writer
 from slate_engine.state.manifest import Manifest
+from slate_engine.store import retry
+from slate_engine.store.marks import Verdict, judge
 from slate_engine.store.numbered import NumberedObjects
 from slate_engine.store.protocol import OVERWRITE, Buffer, Conflict, PutMode, StoreUnavailable
 from slate_engine.store.retry import RetryingStore
+from tests.simulation.mutation import edited
 
 Switch = Callable[[], AbstractContextManager[object]]
 
@@ -46,13 +47,8 @@ def flush_without_epoch_check() -> Iterator[None]:
 
 
 def no_fence() -> AbstractContextManager[object]:
-    async def only_look(tenure: Tenure) -> int:
-        files = tenure.files
-        manifest = (await files.manifests.read_latest()).value
-        ids = await replay.wal_ids(files.store, files.paths, manifest.replay_after_wal_id)
-        return max(ids, default=manifest.replay_after_wal_id)
-
-    return mock.patch.object(fencing, "fence_log", only_look)
+    """Whoever takes over goes on where the log ends, and shuts nobody out."""
+    return edited(fencing, "fence_log", "await store.put(files.paths.wal(next_id), FENCE, tenure.create)", "break")
 
 
 def no_epoch_check_at_opening() -> AbstractContextManager[object]:
@@ -80,39 +76,23 @@ def window_not_recorded() -> AbstractContextManager[object]:
 # --- the log ---------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def taken_id_counts_as_stored() -> Iterator[None]:
-    store_file = WalWriter._store_file
-
-    class Nobody(Error):
-        pass
-
-    async def nobody(self: Tenure, wal_id: int) -> Error:
-        return Nobody("")
-
-    async def lenient(self: WalWriter, id: int, file: WalFile) -> None:
-        with suppress(Nobody):
-            await store_file(self, id, file)
-
-    with mock.patch.object(Tenure, "taken", nobody), mock.patch.object(WalWriter, "_store_file", lenient):
-        yield
+def taken_id_counts_as_stored() -> AbstractContextManager[object]:
+    return edited(
+        WalWriter, "_store_file", "raise await self.outage.outlast(lambda: self._tenure.taken(id)) from None", "pass"
+    )
 
 
-def id_used_again_after_a_failure() -> AbstractContextManager[object]:
-    async def write(self: WalWriter, id: int, file: WalFile) -> None:
-        try:
-            await self._store.put(self._paths.wal(id), await self._encode(file.rows), self._tenure.create)
-        except Conflict:
-            self._failed(await self._tenure.taken(id))
-        except StoreUnavailable as trouble:
-            file.fail(trouble)
-            del self._under_way[id]
-            self._next_id = id
-            self._moved.set()
-        else:
-            self._note_stored(id, file)
+def taken_id_counts_as_ours_if_nobody_knows() -> AbstractContextManager[object]:
+    """After an attempt whose outcome is unknown, whatever stands there is taken for what we wrote."""
+    held = "(unsure and await self.outage.outlast(lambda: self._holds(key, data)))"
+    return edited(WalWriter, "_store_file", held, "unsure")
 
-    return mock.patch.object(WalWriter, "_write", write)
+
+def stored_ids_used_again() -> AbstractContextManager[object]:
+    """Counted from how many files are stored in a row: behind a gap, ids of files that are there are given out anew."""
+    right = "id, self._next_id = self._next_id, self._next_id + 1"
+    wrong = "id = self._next_id = self.last_stored_id + len(self._under_way) + 1"
+    return edited(WalWriter, "_run", right, wrong)
 
 
 def acknowledged_before_stored() -> AbstractContextManager[object]:
@@ -122,17 +102,16 @@ def acknowledged_before_stored() -> AbstractContextManager[object]:
     return mock.patch.object(Commit, "durable", at_once)
 
 
-def gaps_overlooked() -> AbstractContextManager[object]:
-    def note_stored(self: WalWriter, id: int, file: WalFile) -> None:
-        del self._under_way[id]
-        self.last_stored_id = max(self.last_stored_id, id)
-        self.durable_seq = max(self.durable_seq, file.last_seq)
-        self._moved.set()
-        if not file.stored.done():
-            file.stored.set_result(None)
-        self._advanced()
+def acknowledged_before_its_predecessor_is_stored() -> AbstractContextManager[object]:
+    """A file that is stored is acknowledged at once, though one before it may yet be lost."""
+    right = "self._stored_ahead[id] = file"
+    wrong = f"{right}\n    file.stored.done() or file.stored.set_result(None)"
+    return edited(WalWriter, "_note_stored", right, wrong)
 
-    return mock.patch.object(WalWriter, "_note_stored", note_stored)
+
+def gaps_overlooked() -> AbstractContextManager[object]:
+    """Files are counted as they come, and not those without a gap before them."""
+    return edited(WalWriter, "_note_stored", "pop(self.last_stored_id + 1, None)", "pop(id, None)")
 
 
 def ids_run_ahead() -> AbstractContextManager[object]:
@@ -154,16 +133,15 @@ def replay_after_too_far_while_replaying() -> AbstractContextManager[object]:
     return mock.patch.object(Writer, "_replay_after", last_stored)
 
 
-def commits_torn_at_replay() -> AbstractContextManager[object]:
-    def row_by_row(self: Writer, rows: Sequence[Row]) -> None:
-        self._replaying = True
-        for row in rows:
-            self.state.active.insert([row])
-            if self.state.active.payload_bytes >= self._options.l0_sst_size_bytes:
-                self.freeze()
-        self._replaying = False
-
-    return mock.patch.object(Writer, "_take_replayed", row_by_row)
+@contextmanager
+def commits_torn_at_replay() -> Iterator[None]:
+    """A memtable ends as soon as it is full, also amid a commit, of which there are two who take care."""
+    ends = "np.flatnonzero(np.diff(rows.seq[start:])) + 1"
+    with (
+        edited(Memtable, "take_commits", ends, "np.arange(1, len(rows) - start)"),
+        edited(Writer, "_take_replayed", " and self.state.active.last_seq != int(rows.seq[start])", ""),
+    ):
+        yield
 
 
 def replayed_although_in_level_0() -> AbstractContextManager[object]:
@@ -171,13 +149,8 @@ def replayed_although_in_level_0() -> AbstractContextManager[object]:
 
 
 def sequence_numbers_begin_again() -> AbstractContextManager[object]:
-    init = Writer.__init__
-
-    def forgetful(self: Writer, files: DatabaseFiles, options: Any, claim: Claim) -> None:
-        init(self, files, options, claim)
-        self._last_seq = claim.manifest.last_l0_seq
-
-    return mock.patch.object(Writer, "__init__", forgetful)
+    """They go on from what is in level 0, whatever the log holds."""
+    return edited(Writer, "_take_replayed", "self._last_seq = max(self._last_seq, int(rows.seq.max()))", "pass")
 
 
 @contextmanager
@@ -236,6 +209,25 @@ def lost_answer_settled_by_bytes() -> AbstractContextManager[object]:
             raise
 
     return mock.patch.object(RetryingStore, "put", comparing)
+
+
+def lost_answer_counts_as_conflict() -> AbstractContextManager[object]:
+    """A second attempt finds the first one's object in its way, and takes it for somebody else's."""
+
+    def refused_is_lost(found: Any, mark: str, mode: PutMode, *, refused: bool, lost: bool) -> Verdict:
+        return Verdict.LOST if refused else judge(found, mark, mode, refused=refused, lost=lost)
+
+    return mock.patch.object(retry, "judge", refused_is_lost)
+
+
+def sst_ids_follow_the_clock() -> AbstractContextManager[object]:
+    """Of a clock that may have been set back: the id may be older than what level 0 shows."""
+    new = Ulid.new
+
+    def by_the_clock(runtime: Any, floor_ms: int = 0) -> Ulid:
+        return new(runtime, 0)
+
+    return mock.patch.object(flusher, "Ulid", mock.Mock(new=by_the_clock))
 
 
 def boundary_not_looked_at() -> AbstractContextManager[object]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
-from slate_engine.admin import checkpoints, cloning, destroying
+from slate_engine.admin import checkpoints, cloning, destroying, restoring
+from slate_engine.gc import destroyed
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
 from slate_engine.lsm.tenure import Tenure
@@ -16,6 +18,7 @@ from slate_engine.state.clones import finished
 from slate_engine.state.destroy import claimed_for_deletion
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.tombstone import Tombstone
+from slate_engine.store.protocol import CREATE, Conflict
 
 
 def parents_do_not_keep() -> AbstractContextManager[object]:
@@ -27,7 +30,7 @@ def parents_do_not_keep() -> AbstractContextManager[object]:
 
 def clones_forget_what_is_only_in_the_log() -> AbstractContextManager[object]:
     async def none_known(files: DatabaseFiles) -> int:
-        return 0
+        return (await files.manifests.read_latest()).value.replay_after_wal_id
 
     return mock.patch.object(checkpoints, "_log_end", none_known)
 
@@ -72,10 +75,58 @@ def destroying_fences_nobody() -> Iterator[None]:
 
 
 def deleting_can_be_taken_back() -> AbstractContextManager[object]:
-    def claimed(manifest: Manifest, *, now_ms: int) -> Manifest:
-        marked = claimed_for_deletion(manifest, now_ms=now_ms)
+    def claimed(manifest: Manifest, *, now_ms: int, destroyed_at_s: int | None) -> Manifest:
+        marked = claimed_for_deletion(manifest, now_ms=now_ms, destroyed_at_s=destroyed_at_s)
         tombstone = Tombstone.of(marked)
         assert tombstone is not None
         return replace(marked, segment_extractor_name=replace(tombstone, deleting=False).text)
 
     return mock.patch.object(destroying, "claimed_for_deletion", claimed)
+
+
+def checkpoints_do_not_keep_from_deletion() -> AbstractContextManager[object]:
+    return mock.patch.object(destroy, "active_checkpoints", return_value=[])
+
+
+def restoring_leaves_the_log_open() -> AbstractContextManager[object]:
+    async def seen_only(tenure: Tenure) -> int:
+        newest = (await tenure.files.manifests.read_latest()).value
+        return await wal_frontier(tenure.files.store, tenure.files.paths, newest.replay_after_wal_id)
+
+    return mock.patch.object(restoring, "fence_log", seen_only)
+
+
+def restoring_gives_numbers_out_again() -> AbstractContextManager[object]:
+    async def of_level_0(files: DatabaseFiles, present: Manifest) -> int:
+        return 0
+
+    return mock.patch.object(restoring, "_last_seq", of_level_0)
+
+
+def restoring_keeps_no_log() -> AbstractContextManager[object]:
+    """Of the past only what was in SSTs comes back."""
+
+    async def as_it_is(files: DatabaseFiles, past: Manifest, *rest: object) -> Manifest:
+        return past
+
+    return mock.patch.object(restoring, "_with_log_in_ssts", as_it_is)
+
+
+def times_written_too_late_stay() -> AbstractContextManager[object]:
+    """What a slow collector writes of a database that a faster one has deleted is left there."""
+
+    async def without_a_look(files: DatabaseFiles, destroyed_at_s: int) -> None:
+        with suppress(Conflict):
+            await files.store.put(destroying.time_key(files), b"%d" % destroyed_at_s, CREATE)
+
+    return mock.patch.object(destroyed, "write_time", without_a_look)
+
+
+def deleting_expects_to_be_alone() -> AbstractContextManager[object]:
+    """Whoever finds that somebody else has deleted the boundary takes it for a loss."""
+
+    async def claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Manifest:
+        change = partial(claimed_for_deletion, now_ms=files.runtime.now_ms(), destroyed_at_s=destroyed_at_s)
+        return (await files.manifests.update(change)).value
+
+    return mock.patch.object(destroying, "_claim", claim)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from slate_engine.lsm.compaction import commit, inputs
+from slate_engine.lsm.compaction import book, commit, inputs, result
 from slate_engine.lsm.compaction.commit import Commits
+from slate_engine.lsm.compaction.coordinator import Coordinator
+from slate_engine.lsm.compaction.execution import Execution
 from slate_engine.lsm.compaction.inputs import Inputs
 from slate_engine.state.compactions import Compactions, CompactionStatus
 from slate_engine.state.manifest import Manifest
+from tests.simulation.mutation import edited
 
 Switch = AbstractContextManager[object]
 
@@ -24,18 +26,58 @@ def tombstones_always_dropped() -> Switch:
     return mock.patch.object(inputs, "is_deepest", return_value=True)
 
 
-def snapshots_forgotten() -> Switch:
-    """Only the newest version of a key stays, although somebody reads an older one."""
-    of = Inputs.of
+def snapshots_not_retained_by_compactions() -> Switch:
+    return edited(Inputs, "of", "Rules(manifest.recent_snapshot_min_seq, ", "Rules(2**63, ")
 
-    def forgetful(*arguments: Any) -> Inputs:
-        made = of(*arguments)
-        return replace(made, rules=replace(made.rules, min_seq=2**64 - 1))
 
-    return mock.patch.object(Inputs, "of", staticmethod(forgetful))
+def overlapping_ssts_moved() -> Switch:
+    """As if they were a run as they are."""
+    return edited(result, "movable", "Views.of(views) if apart else None", "Views.of(views)")
+
+
+def sources_stay() -> Switch:
+    """What a job has merged is still in level 0 beside its result, and merged again."""
+    return edited(result, "_replaced", "tree.without_l0(spec.l0_views).without_runs", "tree.without_runs")
+
+
+def jobs_begun_anew_beside_what_they_have() -> Switch:
+    """Whoever goes on with another's job keeps what that one has written, and writes it once more."""
+    return edited(Execution, "_mark", "if not part.outputs:", "if part.outputs or not part.outputs:")
+
+
+# --- whose word counts -----------------------------------------------------------------------------------------------
+
+
+def compactor_epochs_not_checked() -> Switch:
+    """An older coordinator goes on beside a newer one."""
+    return mock.patch.object(book, "check_epoch", return_value=None)
+
+
+def compactor_epoch_not_checked_at_commit() -> Switch:
+    """It is looked at before every step but the last."""
+    return edited(Commits, "_committed", "self._claim.check(old).checkpoint", "old.checkpoint")
+
+
+def results_not_checked_at_commit() -> Switch:
+    """They are put into the manifest whatever has become of their sources."""
+    return edited(commit, "_applied", "flaw = find_flaw(job, manifest, found)", "flaw = None")
+
+
+def anybodys_results_count() -> Switch:
+    """Also those of a worker from which the job was taken back."""
+    return edited(book, "_of_owner", "for job in owned(book, worker):", "for job in book.jobs:")
+
+
+def silent_workers_keep_their_jobs() -> Switch:
+    return edited(book, "reclaim", "if silent else book", "if not job.worker else book")
 
 
 # --- what garbage collection may take --------------------------------------------------------------------------------
+
+
+def jobs_older_than_the_book() -> Switch:
+    """Their ids follow a clock that may have been set back, while collectors go by the oldest job that they have seen."""
+    return edited(Coordinator, "_with_job", "Ulid.new(self._runtime, newest_ms)", "Ulid.new(self._runtime)")
 
 
 def inputs_not_protected() -> Switch:

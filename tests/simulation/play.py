@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from slate_engine.errors import ClosedError, Error, UnavailableError
 from slate_engine.lsm.writer_options import WriterOptions
 from tests.simulation.actors import now_and_then
-from tests.simulation.bucket import audit
+from tests.simulation.audit import audit
 from tests.simulation.ledger import Ledger, Seen
 from tests.simulation.network import CALM, Weather
 from tests.simulation.session import FEW_KEYS, JOIN, Follower, Session, Watcher, drawn_changes, files_of, read_all
@@ -41,10 +41,13 @@ class Play:
     """One run: a world, its ledger, and what was played."""
 
     world: World
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger = field(init=False)
     sessions: list[Session] = field(default_factory=list)
     others: list[Process] = field(default_factory=list)
     final: Seen | None = None
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.world.note)
 
     @property
     def chance(self) -> random.Random:
@@ -79,23 +82,28 @@ class Play:
     ) -> Process:
         """A process that does something now and then, until the end."""
         process = self.world.process(name, weather)
-        self.others.append(process)
-        process.start(now_and_then(process, make(process), seconds, slower))
+        self.at_work(process, make(process), seconds, slower)
         return process
 
-    def follower(self, name: str, weather: Weather = CALM, *, complete: bool = True) -> Process:
+    def at_work(self, process: Process, work: Work, seconds: float, slower: float = 1.3) -> None:
+        """The same for a process that is there already."""
+        self.others.append(process)
+        if self.world.injector.allows(f"{process.name} at work"):
+            process.start(now_and_then(process, work, seconds, slower))
+
+    def follower(self, name: str, weather: Weather = CALM) -> Process:
         """A reader that looks again and again."""
 
         def make(process: Process) -> Work:
-            return Follower(process, self.ledger, complete=complete).look
+            return Follower(process, self.ledger).look
 
         return self.beside(name, weather, make, 0.5)
 
-    def reader(self, name: str, weather: Weather = CALM, *, managed: bool = False, complete: bool = True) -> Process:
+    def reader(self, name: str, weather: Weather = CALM, *, managed: bool = False) -> Process:
         """The engine's own following reader, asked again and again."""
 
         def make(process: Process) -> Work:
-            return Watcher(process, self.ledger, managed=managed, complete=complete).look
+            return Watcher(process, self.ledger, managed=managed).look
 
         return self.beside(name, weather, make, 0.5)
 
@@ -148,6 +156,8 @@ async def client(session: Session, tag: str, commits: int, habits: Habits) -> No
     waiting: list[asyncio.Task[None]] = []
     for number in range(commits):
         await asyncio.sleep(chance.uniform(0, habits.pace))
+        if not session.process.world.injector.allows(f"commit {tag}.{number} of {session.process.name}"):
+            continue
         taken = await session.take(drawn_changes(chance, f"{tag}.{number}", keys=habits.keys, large=habits.large))
         if chance.random() < habits.waits:
             await session.settle(*taken)
@@ -157,6 +167,7 @@ async def client(session: Session, tag: str, commits: int, habits: Habits) -> No
             await session.flush(memtable=chance.random() < 0.7)
         if chance.random() < habits.reads:
             await session.read()
+            await session.look_up(b"k%02d" % chance.randrange(habits.keys))
     for task in waiting:
         await task
 

@@ -16,7 +16,8 @@ from slate_engine.lsm.transactions import Transaction
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.manifest import Manifest
-from tests.simulation.ledger import Attempt, Fate, Ledger, Seen, Tenure
+from tests.simulation.faults import Role
+from tests.simulation.ledger import Attempt, Fate, Ledger, Seen, Tenure, state_of
 from tests.simulation.memo import decode_manifest
 from tests.simulation.world import Process, World
 
@@ -70,6 +71,7 @@ class Session:
     async def open(cls, process: Process, ledger: Ledger, options: WriterOptions) -> Session:
         """Take the database over; fails unless all is there that has to be."""
         tenure = ledger.tenure(process.name, parallel=options.max_parallel_writes > 1)
+        process.acts_as(Role.WRITER)
         writer = await Writer.open(files_of(process), options)
         ledger.opened(tenure, writer.epoch, await read_all(writer.snapshot()))
         return cls(process, ledger, tenure, writer, options.wal_enabled)
@@ -109,6 +111,7 @@ class Session:
     async def close(self) -> None:
         taken = [attempt for attempt in self.tenure.taken if attempt.fate is Fate.TAKEN]
         await self.writer.close()
+        self.process.retires(Role.WRITER)
         for attempt in taken:
             self.ledger.acked(attempt)
 
@@ -122,6 +125,19 @@ class Session:
         seen = self.ledger.judge(self.process.name, await read_all(everything))
         assert seen == self.tenure.found | taken, f"{self.process.name} does not show what it has"
         self.ledger.saw(name, await read_all(durable))
+
+    async def look_up(self, key: bytes) -> None:
+        """A point read is linearizable: it gives what stood there at some moment between its beginning and its end."""
+        assert self.tenure.found is not None
+        before = len(self.tenure.taken)
+        row = await self.writer.snapshot().get(key)
+        found = None if row is None else (bytes(row.value), row.seq)
+        base = [self.ledger.attempts[id - 1] for id in self.tenure.found]
+        for upto in range(before, len(self.tenure.taken) + 1):
+            commits = sorted([*base, *self.tenure.taken[:upto]], key=lambda attempt: attempt.seq)
+            if state_of(commits).get(key) == found:
+                return
+        raise AssertionError(f"{self.process.name} reads {key!r} as {found}, which it never was meanwhile")
 
     def check_end(self, world: World) -> None:
         """A writer stops because it is closed or because another has taken over, and for no other reason."""
@@ -141,15 +157,15 @@ class Session:
 class Follower:
     """Reads the newest durable state anew, again and again."""
 
-    def __init__(self, process: Process, ledger: Ledger, *, complete: bool = True) -> None:
+    def __init__(self, process: Process, ledger: Ledger) -> None:
         self._name = f"the reader {process.name}"
         self._files = files_of(process)
         self._ledger = ledger
-        self._complete = complete
+        process.acts_as(Role.READER)
 
     async def look(self) -> None:
-        """Read everything. With gaps in the log (parallel writes) what was acknowledged behind them is not seen yet."""
-        must_have = self._ledger.acknowledged if self._complete else frozenset()
+        """Read everything: all is there that was acknowledged by now."""
+        must_have = self._ledger.acknowledged
         try:
             snapshot = await self._files.latest()
         except InvalidError:
@@ -161,16 +177,18 @@ class Follower:
 class Watcher:
     """The same by the engine's following reader, which lives on and keeps what it knows."""
 
-    def __init__(self, process: Process, ledger: Ledger, *, managed: bool, complete: bool = True) -> None:
+    def __init__(self, process: Process, ledger: Ledger, *, managed: bool) -> None:
         self._name = f"the reader {process.name}"
         self._files = files_of(process)
         self._ledger = ledger
         self._managed = managed
-        self._complete = complete
         self._reader: Reader | None = None
+        process.acts_as(Role.READER)
+        if managed:
+            process.world.lease = WATCHING.checkpoint_lifetime
 
     async def look(self) -> None:
-        must_have = self._ledger.acknowledged if self._complete else frozenset()
+        must_have = self._ledger.acknowledged
         if self._reader is None:
             try:
                 self._reader = await (Reader.managed if self._managed else Reader.latest)(self._files, WATCHING)
@@ -188,5 +206,6 @@ def newest_epoch(world: World) -> int:
 
 
 def newest_manifest(world: World) -> Manifest:
-    keys = [key for key in world.bucket._keys if key.startswith(f"{PATH}/manifest/")]
-    return decode_manifest(world.bucket._objects[keys[-1]][0].data, object=keys[-1])
+    objects = world.objects
+    newest = max(key for key in objects if key.startswith(f"{PATH}/manifest/"))
+    return decode_manifest(objects[newest], object=newest)

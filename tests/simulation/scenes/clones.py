@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -13,11 +14,12 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
 from slate_engine.store.numbered import BoundaryAhead
 from tests.simulation.actors import Collector, Compactor
+from tests.simulation.faults import Role
 from tests.simulation.network import CALM, Moment, Weather
 from tests.simulation.play import OPTIONS, Habits, Play, clients, drawn_options
 from tests.simulation.scenes.crashes import leave_a_log
 from tests.simulation.session import JOIN, PATH, files_of, read_all
-from tests.simulation.world import HASTY, PATIENT, Crashed, Process, World
+from tests.simulation.world import HASTY, PATIENT, Crashed, Process, World, explore
 
 CLONE = "clone"
 YOUNG = 1.0
@@ -43,7 +45,7 @@ async def clones(world: World) -> Play:
         await clients(session, 2, 5, Habits(pace=0.5, waits=0.8))
 
     writing = asyncio.ensure_future(play.in_process(writer, write()))
-    begun = await asyncio.gather(*(_insist(play, chance.uniform(0, 3)) for _ in range(chance.choice([1, 1, 2]))))
+    begun = await asyncio.gather(*(_insist(play, chance.uniform(0, 3)) for _ in range(chance.choice([1, 2]))))
     await writing
     await check_clone(play, min(begun, key=len))
     return await play.finish(options)
@@ -60,7 +62,7 @@ async def _insist(play: Play, patience: float) -> frozenset[int]:
             weather=CALM if calm else Weather.drawn(chance), patience=chance.choice([PATIENT, HASTY])
         )
         if not calm and chance.random() < 0.7:
-            process.link.crash_at = chance.randint(1, 40), chance.choice(list(Moment))
+            process.doom(1, 40)
         # Who takes long between a look at the manifests and a look at their boundary finds them out of step.
         with suppress(Crashed, UnavailableError, BoundaryAhead):
             await process.run(_make(process))
@@ -71,7 +73,8 @@ async def _insist(play: Play, patience: float) -> frozenset[int]:
 
 
 async def _make(process: Process) -> None:
-    await create_clone(clone_of(process), [CloneSource(PATH)])
+    with process.acting_as(Role.CLONER):
+        await create_clone(clone_of(process), [CloneSource(PATH)])
 
 
 async def check_clone(play: Play, must_have: frozenset[int]) -> None:
@@ -120,7 +123,7 @@ class CrashedClone:
 
     @property
     def __name__(self) -> str:
-        return f"a clone crashed at request {self.request}, {self.moment.value}, made again after {self.pause:g} s"
+        return f"clone/{self.request}/{self.moment.name.lower()}/{self.pause:g}"
 
     async def __call__(self, world: World) -> Play:
         play = Play(world)
@@ -135,3 +138,12 @@ class CrashedClone:
         await heir.run(_make(heir))
         await check_clone(play, must_have)
         return await play.finish()
+
+
+def crashed_clones(moment: Moment, pause: float) -> Iterator[CrashedClone]:
+    """One for every request that it takes to make a clone."""
+    play = explore(CrashedClone(0, Moment.BEFORE, 0.0), 0)
+    requests = next(process for process in play.world.processes if process.name == "victim").link.requests
+    assert requests > 25, "the clone has become too cheap to show anything"
+    for request in range(1, requests + 1):
+        yield CrashedClone(request, moment, pause)

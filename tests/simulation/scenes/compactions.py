@@ -23,10 +23,14 @@ from slate_engine.lsm.compaction.triggers import Triggers
 from slate_engine.lsm.compaction.worker import CompactionWorker
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.commit import Versioned
+from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import CompactionsStore
-from tests.simulation.network import CALM, Moment, Weather
+from tests.simulation.faults import Role
+from tests.simulation.network import CALM, Weather
 from tests.simulation.play import Habits, Play, clients, drawn_options
 from tests.simulation.scenes.snapshots import hold
+from tests.simulation.scenes.submissions import submitting
 from tests.simulation.session import PATH, files_of, newest_manifest, read_all
 from tests.simulation.world import HASTY, PATIENT, Process, World
 
@@ -37,6 +41,12 @@ POLICIES: list[Policy] = [
 ]
 AT_ONCE = Task(interval=1.0, min_age=0.0)
 GREEDY = GcOptions(compacted=AT_ONCE, compactions=replace(AT_ONCE, min_age=60.0), checkpoints=AT_ONCE)
+SLOW_COMMITS = Weather(slow=0.4, longest=5.0, applies=lambda operation, key: operation == "put" and "/manifest/" in key)
+"""In which others take over between two steps of a commit."""
+SLOW_OUTPUTS = Weather(
+    slow=0.5, torn=0.05, longest=5.0, applies=lambda operation, key: "put" in operation and "/compacted/" in key
+)
+"""In which a merge takes so long that its worker can be taken for dead, or be, in the middle of it."""
 LIFETIME = 100.0
 """For how long the inputs of a compaction are kept: longer than any simulated reader takes."""
 
@@ -45,7 +55,7 @@ def drawn_compactor(chance: random.Random) -> CompactorOptions:
     """Small outputs, small chunks, short intervals: what takes an hour elsewhere takes seconds."""
     merge = MergeOptions(
         SstOptions(block_size=chance.choice([64, 256]), min_filter_keys=5),
-        max_sst_size=chance.choice([1, 300, 1 << 20]),
+        max_sst_size=chance.choice([1, 1, 300, 1 << 20]),
         max_subcompactions=chance.choice([1, 3]),
         min_range_bytes=1,
     )
@@ -62,9 +72,9 @@ def drawn_compactor(chance: random.Random) -> CompactorOptions:
         worker,
         poll_interval=chance.choice([0.3, 2.0]),
         commit_compacted_interval=0.2,
-        enable_trivial_move=chance.random() < 0.3,
+        enable_trivial_move=chance.random() < 0.5,
         checkpoint_lifetime=LIFETIME,
-        worker_heartbeat_timeout=chance.choice([3.0, 8.0]),
+        worker_heartbeat_timeout=chance.choice([5.0, 8.0]),
     )
 
 
@@ -80,6 +90,7 @@ async def compactions(world: World) -> Play:
     play.follower("follow", Weather.drawn(chance))
     play.beside("dawdle", CALM, lambda process: _dawdling(process, play), 1.0, slower=1.0)
     play.reader("watch", Weather(slow=0.1, longest=3.0), managed=True)
+    play.beside("submit", CALM, submitting, 4.0, slower=1.0)
     writing = asyncio.ensure_future(_write(play, options))
     shifts = [asyncio.ensure_future(_shifts(play, number, lambda: not writing.done())) for number in range(2)]
     helping = asyncio.ensure_future(_help(play, lambda: not writing.done()))
@@ -92,6 +103,8 @@ async def compactions(world: World) -> Play:
 
 def _collecting(process: Process) -> Callable[[], Awaitable[None]]:
     collector = Collector(files_of(process), GREEDY)
+    process.acts_as(Role.COLLECTOR)
+    process.world.collects_after(AT_ONCE.min_age)
 
     async def collect() -> None:
         if await files_of(process).manifests.latest() is not None:
@@ -137,7 +150,7 @@ async def _shifts(play: Play, number: int, goes_on: Callable[[], bool]) -> None:
     await asyncio.sleep(chance.uniform(0, 5) + 8 * number)
     while goes_on():
         process = _process(world, chance)
-        await play.in_process(process, _shift(process, drawn_compactor(chance), chance.uniform(1, 15)))
+        await play.in_process(process, _shift(process, _modest(drawn_compactor(chance), chance), chance.uniform(1, 15)))
         if chance.random() < 0.7:
             process.crash()
         await asyncio.sleep(chance.uniform(0, 4))
@@ -145,11 +158,36 @@ async def _shifts(play: Play, number: int, goes_on: Callable[[], bool]) -> None:
 
 def _process(world: World, chance: random.Random) -> Process:
     process = world.process(
-        weather=Weather.drawn(chance), skew_ms=chance.choice([0, 0, -4000]), patience=chance.choice([PATIENT, HASTY])
+        weather=chance.choice([Weather.drawn(chance), SLOW_COMMITS, SLOW_OUTPUTS, SLOW_OUTPUTS]),
+        skew_ms=chance.choice([0, -2000, 2000]),
+        patience=chance.choice([PATIENT, HASTY]),
     )
     if chance.random() < 0.6:
-        process.link.crash_at = chance.randint(1, 150), chance.choice(list(Moment))
+        process.doom(1, 150)
+    if chance.random() < 0.4:
+        process.link.pause_when = _nap(chance.randrange(4))
     return process
+
+
+def _nap(skips: int) -> Callable[[str, str], float]:
+    """Stand still at one of the first uploads, and for so long that another worker has the job by then."""
+
+    def seconds(operation: str, key: str) -> float:
+        nonlocal skips
+        if "put" not in operation or "/compacted/" not in key:
+            return 0.0
+        skips -= 1
+        return 15.0 if skips == -1 else 0.0
+
+    return seconds
+
+
+def _modest(options: CompactorOptions, chance: random.Random) -> CompactorOptions:
+    """Some leave what is large for them to the workers of others, for a while."""
+    if options.worker is None or chance.random() < 0.6:
+        return options
+    most, seconds = chance.choice([1, 300]), chance.choice([0.5, 4.0, 15.0])
+    return replace(options, worker=replace(options.worker, max_job_bytes=most, leave_seconds=seconds))
 
 
 async def _shift(process: Process, options: CompactorOptions, seconds: float) -> None:
@@ -157,14 +195,33 @@ async def _shift(process: Process, options: CompactorOptions, seconds: float) ->
     files = files_of(process)
     if await files.manifests.latest() is None:
         return
-    compactor = EmbeddedCompactor(files, options, failed=errors.append)
+    epoch = Epoch(process)
+    compactor = EmbeddedCompactor(files, options, failed=errors.append, committed=epoch.committed)
+    process.acts_as(Role.COMPACTOR)
+    process.acts_as(Role.WORKER)
+    process.jump_later(process.runtime.uniform(0, seconds), process.runtime.random.choice([-3000, 3000]))
     await compactor.start()
-    epoch = (await files.manifests.read_latest()).value.compactor_epoch
     await process.runtime.sleep(seconds)
     await compactor.close()
     for error in errors:
         assert isinstance(error, Fenced), f"a compactor stopped: {error.message}"
-        assert newest_manifest(process.world).compactor_epoch >= epoch, "a compactor was fenced by nobody"
+        assert newest_manifest(process.world).compactor_epoch > epoch.least, "a compactor was fenced by nobody"
+
+
+class Epoch:
+    """That of one coordinator: whatever it commits is of this epoch, and of no later one."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.least = newest_manifest(process.world).compactor_epoch + 1
+        self._seen: int | None = None
+
+    def committed(self, manifest: Versioned[Manifest]) -> None:
+        found = manifest.value.compactor_epoch
+        if found != (self._seen or found):
+            wrong = f"{self._process.name} has compactor epoch {self._seen}, and committed under {found}"
+            self._process.world.loop.fail(AssertionError(wrong))
+        self._seen = found
 
 
 async def _help(play: Play, goes_on: Callable[[], bool]) -> None:
@@ -179,6 +236,7 @@ async def _help(play: Play, goes_on: Callable[[], bool]) -> None:
             options = drawn_compactor(chance).worker
             assert options is not None
             worker = CompactionWorker(files, CompactionsStore.open(files.store, PATH, files.runtime), options)
+            process.acts_as(Role.WORKER)
             worker.start()
             await process.runtime.sleep(chance.uniform(1, 10))
             await worker.close()

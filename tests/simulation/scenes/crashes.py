@@ -19,25 +19,25 @@ class Crash:
     """A scene: a predecessor leaves a log, then the victim opens the database, goes through its day and crashes at
     ``request``. If its day is over before, there is no crash."""
 
-    options: WriterOptions
+    kind: str
     request: int
     moment: Moment
 
     @property
     def __name__(self) -> str:
-        return f"a crash at request {self.request}, {self.moment.value}"
+        return f"crash/{self.kind}/{self.request}/{self.moment.name.lower()}"
 
     async def __call__(self, world: World) -> Play:
-        play = Play(world)
-        await leave_a_log(play, self.options)
+        play, options = Play(world), KINDS[self.kind]
+        await leave_a_log(play, options)
         process = world.process("victim")
         process.link.crash_at = self.request, self.moment
 
         async def work() -> None:
-            await busy_day(await play.open(process, self.options))
+            await busy_day(await play.open(process, options))
 
         await play.in_process(process, work())
-        return await play.finish(self.options)
+        return await play.finish(options)
 
 
 KINDS = {
@@ -48,16 +48,18 @@ KINDS = {
 }
 
 
-def crashes(options: WriterOptions, requests: int, moments: Iterable[Moment]) -> Iterator[Crash]:
+def crashes(kind: str, moments: Iterable[Moment]) -> Iterator[Crash]:
     """One for every request that the script makes and each of these moments of it."""
+    requests = count_requests(kind)
+    assert requests > 30, "the script has become too short to show anything"
     for moment in moments:
         for request in range(1, requests + 1):
-            yield Crash(options, request, moment)
+            yield Crash(kind, request, moment)
 
 
-def count_requests(options: WriterOptions) -> int:
+def count_requests(kind: str) -> int:
     """How many requests the victim makes when nothing happens to it."""
-    play = explore(Crash(options, 0, Moment.BEFORE), 0)
+    play = explore(Crash(kind, 0, Moment.BEFORE), 0)
     victim = next(process for process in play.world.processes if process.name == "victim")
     return victim.link.requests
 

@@ -12,8 +12,10 @@ from slate_engine.errors import DataError, Error, UnavailableError
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.commit import NothingStored
+from slate_engine.state.destroy import RETURN_S, BeingUndeleted
 from slate_engine.state.tombstone import Destroyed
 from slate_engine.store.numbered import BoundaryAhead
+from tests.simulation.faults import Role
 from tests.simulation.ledger import Fate
 from tests.simulation.network import CALM, Moment, Weather
 from tests.simulation.play import Habits, Play, clients, drawn_options
@@ -28,15 +30,15 @@ async def destroys(world: World) -> Play:
     options = drawn_options(chance)
     await leave_a_log(play, options)
     for _ in range(chance.randint(1, 2)):
-        writing = asyncio.ensure_future(_reign(play, options))
+        writing = asyncio.ensure_future(reign(play, options))
         await asyncio.sleep(chance.uniform(0.5, 3))
-        await _insist(world, destroy_softly)
+        await insist(world, destroy_softly)
         asked_before = len(play.ledger.attempts)
         await asyncio.sleep(chance.choice([0.1, 10.0]))
         await writing
         late = [each for each in play.ledger.attempts[asked_before:] if each.fate is Fate.ACKNOWLEDGED]
         assert not late, f"{late} was acknowledged in a destroyed database"
-        await _insist(world, undelete)
+        await insist(world, undelete)
     return await play.finish(options)
 
 
@@ -48,8 +50,8 @@ async def deletions(world: World) -> Play:
     play, chance = Play(world), world.chance
     options = drawn_options(chance)
     await leave_a_log(play, options)
-    await _reign(play, options)
-    await _insist(world, destroy_softly)
+    await reign(play, options)
+    await insist(world, destroy_softly)
     for process in world.processes:
         process.crash()
     await world.arrivals()
@@ -63,6 +65,7 @@ async def deletions(world: World) -> Play:
         with suppress(Destroyed, DataError):
             await process.run(undelete(files_of(process)))
             return await play.finish(options)
+        await asyncio.sleep(2 * RETURN_S)  # somebody who died on the way may have said that he brings it back
         await process.run(destroy_hard(files_of(process)))
     except (Error, NothingStored):
         # Nothing can be read: then nothing may be left, either.
@@ -74,7 +77,7 @@ async def deletions(world: World) -> Play:
     return play
 
 
-async def _reign(play: Play, options: WriterOptions) -> None:
+async def reign(play: Play, options: WriterOptions) -> None:
     chance = play.chance
     process = play.world.process(weather=chance.choice([CALM, Weather.drawn(chance)]))
 
@@ -86,7 +89,7 @@ async def _reign(play: Play, options: WriterOptions) -> None:
         await play.in_process(process, write())
 
 
-async def _insist(world: World, work: Callable[[DatabaseFiles], Awaitable[object]]) -> None:
+async def insist(world: World, work: Callable[[DatabaseFiles], Awaitable[object]]) -> None:
     """Somebody who begins anew, in a new process, until it is done."""
     for attempt in range(8):
         with suppress(Crashed, UnavailableError, BoundaryAhead):
@@ -100,7 +103,7 @@ async def _try(world: World, work: Callable[[DatabaseFiles], Awaitable[object]])
     chance = world.chance
     for _ in range(3):
         await asyncio.sleep(chance.uniform(0, 0.5))
-        with suppress(Crashed, UnavailableError, Destroyed, NothingStored, DataError):
+        with suppress(Crashed, UnavailableError, Destroyed, BeingUndeleted, NothingStored, DataError):
             await _once(_briefly_troubled(world), work)
             return
 
@@ -108,6 +111,7 @@ async def _try(world: World, work: Callable[[DatabaseFiles], Awaitable[object]])
 def _briefly_troubled(world: World) -> Process:
     process = _troubled(world)
     process.link.weather = replace(process.link.weather, latency=CALM.latency, late=0.0, twice=0.0, slow=0.0)
+    process.life.turns_left = None
     if process.link.crash_at is not None:
         process.link.crash_at = process.link.crash_at[0], world.chance.choice([Moment.BEFORE, Moment.AFTER])
     return process
@@ -117,12 +121,13 @@ def _troubled(world: World) -> Process:
     chance = world.chance
     process = world.process(weather=Weather.drawn(chance), patience=chance.choice([PATIENT, HASTY]))
     if chance.random() < 0.6:
-        process.link.crash_at = chance.randint(1, 25), chance.choice(list(Moment))
+        process.doom(1, 25)
     return process
 
 
 async def _once(process: Process, work: Callable[[DatabaseFiles], Awaitable[object]]) -> None:
     async def run() -> None:
-        await work(files_of(process))
+        with process.acting_as(Role.ADMINISTRATOR):
+            await work(files_of(process))
 
     await process.run(run())

@@ -34,9 +34,9 @@ async def walless_duels(world: World) -> Play:
 async def _duel(world: World, options: WriterOptions) -> Play:
     play, chance = Play(world), world.chance
     if chance.random() < 0.5:
-        play.follower("follow", complete=options.max_parallel_writes == 1)
+        play.follower("follow")
     else:
-        play.reader("watch", managed=chance.random() < 0.5, complete=options.max_parallel_writes == 1)
+        play.reader("watch", managed=chance.random() < 0.5)
 
     async def fight(process: Process) -> None:
         for _ in range(chance.randint(1, 2)):
@@ -75,6 +75,9 @@ async def _trouble(process: Process, times: int) -> None:
                 process.pause(chance.choice([0.5, 5.0, 40.0]))
 
 
+YOUNG = 1.0
+"""Seconds for which the collectors of the revenants' heirs leave an object alone."""
+
 STALLS: dict[str, Callable[[str, str], bool]] = {
     "a WAL file": lambda operation, key: operation == "put" and "/wal/" in key,
     "an SST": lambda operation, key: operation == "put" and "/compacted/" in key,
@@ -89,6 +92,7 @@ async def revenants(world: World) -> Play:
     play, chance = Play(world), world.chance
     options = replace(drawn_options(chance), wal_enabled=chance.random() < 0.6, manifest_poll_interval=1e6)
     stalls = STALLS[chance.choice(list(STALLS))]
+    world.collects_after(YOUNG)
     ghost = world.process("ghost")
     stuck = asyncio.Event()
     skips = chance.randrange(3)
@@ -115,7 +119,7 @@ async def revenants(world: World) -> Play:
 
     haunting = asyncio.ensure_future(play.in_process(ghost, haunt()))
     await stuck.wait()
-    play.beside("collect", CALM, lambda process: Collector(process, 1.0).collect, 3.0)
+    play.beside("collect", CALM, lambda process: Collector(process, YOUNG).collect, 3.0)
     for _ in range(chance.randint(1, 3)):
         heir = world.process()
         await play.in_process(heir, _inherit(play, heir, replace(options, manifest_poll_interval=5.0)))

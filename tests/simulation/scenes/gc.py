@@ -17,9 +17,10 @@ from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import without_checkpoint
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import CompactionsStore
-from tests.simulation.actors import Collector, Compactor
+from tests.simulation.actors import Collector, Compactor, Keeper
+from tests.simulation.faults import Role
 from tests.simulation.ledger import Seen
-from tests.simulation.network import CALM, Moment, Weather
+from tests.simulation.network import CALM, Weather
 from tests.simulation.play import Habits, Play, Work, clients, drawn_options
 from tests.simulation.session import PATH, files_of, read_all
 from tests.simulation.world import Process, World
@@ -41,6 +42,7 @@ class Witness:
 
     def looking(self, process: Process) -> Work:
         files, chance = files_of(process), process.runtime.random
+        process.acts_as(Role.KEEPER)
 
         async def look() -> None:
             if chance.random() < 0.5:
@@ -74,14 +76,15 @@ async def collectors(world: World) -> Play:
     play.reader("watch", managed=True)
     witness = Witness(play)
     play.beside("witness", CALM, witness.looking, 0.5, 1.1)
+    play.beside("keep", CALM, lambda process: Keeper(process).keep, 2.0)
     for number in range(chance.randint(1, 2)):
         collector = play.beside(f"collect{number}", _drawn(chance), _eager, 0.2, 1.05)
         if chance.random() < 0.3:
-            collector.link.crash_at = chance.randint(1, 60), chance.choice(list(Moment))
+            collector.doom(1, 60)
     for _ in range(chance.randint(2, 3)):
         process = world.process(weather=chance.choice([CALM, SLOW_COMMITS]), skew_ms=chance.choice([0, 0, -2000, 2000]))
         if chance.random() < 0.5:
-            process.link.crash_at = chance.randint(20, 120), chance.choice(list(Moment))
+            process.doom(20, 120)
         await play.in_process(process, _reign(play, process, options))
         process.crash()
     await play.finish(options)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.writer_options import WriterOptions
 from tests.simulation.actors import Collector, Compactor, Keeper
-from tests.simulation.network import CALM, Moment, Weather
+from tests.simulation.network import CALM, Weather
 from tests.simulation.play import OPTIONS, Habits, Play, clients, drawn_options
 from tests.simulation.session import Session
 from tests.simulation.world import HASTY, PATIENT, Process, World
@@ -30,7 +30,9 @@ async def storms(world: World) -> Play:
             patience=chance.choice([PATIENT, HASTY]),
         )
         if chance.random() < 0.7:
-            process.link.crash_at = chance.randint(1, 60), chance.choice(list(Moment))
+            process.doom(1, 60)
+        if chance.random() < 0.3:
+            process.jump_later(chance.uniform(0, 5), chance.choice([-30_000, 30_000, 3_600_000]))
         await play.in_process(process, reign(play, process, options))
         if chance.random() < 0.5:
             process.crash()
@@ -61,7 +63,7 @@ async def long_logs(world: World) -> Play:
     first.crash()
     for _ in range(chance.randint(1, 4)):
         process = world.process(weather=chance.choice([CALM, Weather.drawn(chance)]))
-        process.link.crash_at = chance.randint(35, 80), chance.choice(list(Moment))
+        process.doom(35, 80)
         await play.in_process(process, reign(play, process, options))
         process.crash()
     return await play.finish(options)
@@ -84,7 +86,8 @@ async def pressure(world: World) -> Play:
     async def watched(session: Session) -> None:
         nonlocal most
         while True:
-            most = max(most, session.writer.state.unflushed_bytes)
+            state = session.writer.state
+            most = max(most, state.active.memory_bytes + sum(each.memtable.memory_bytes for each in state.frozen))
             await process.runtime.sleep(0.1)
 
     async def work() -> None:

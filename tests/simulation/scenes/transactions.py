@@ -17,7 +17,7 @@ from slate_engine.lsm.commit import Change
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.transactions import Transaction
 from tests.simulation.ledger import Attempt, state_of
-from tests.simulation.network import Moment, Weather
+from tests.simulation.network import Weather
 from tests.simulation.play import Play, drawn_options
 from tests.simulation.session import Session
 from tests.simulation.world import World
@@ -48,7 +48,7 @@ async def transactions(world: World) -> Play:
     stories: list[Story] = []
     process = world.process("bank", Weather.drawn(chance))
     if chance.random() < 0.3:
-        process.link.crash_at = chance.randint(30, 200), chance.choice(list(Moment))
+        process.doom(30, 200)
 
     async def work() -> None:
         session = await play.open(process, drawn_options(chance))
