@@ -7,8 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 KUBE   := $(BIN)/python -m tests.cluster.tool
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test test-stores test-long test-cluster bench docs demo clean
-.PHONY: cluster-up cluster-down cluster-status cluster-load cluster-s3 cluster-spark images
+.PHONY: help setup lock lint test test-stores test-long test-load test-spark test-cluster bench crds docs demo demo-down clean
+.PHONY: sim-mutants sim-soak
+.PHONY: cluster-up cluster-down cluster-status cluster-load cluster-s3 cluster-slatekeeper cluster-spark images
 
 help: ## Show the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,10 +38,22 @@ test: lint ## Lint, types and the fast suite (a few minutes)
 	$(PYTEST) -n 2
 
 test-stores: $(READY) ## The contract suite on real servers: S3, Azure, GCS, DynamoDB, MariaDB, PostgreSQL
-	$(PYTEST) -m servers
+	$(PYTEST) -m servers -n 2 --dist loadfile
 
-test-long: $(READY) ## Long random and hostile-bytes suites
-	$(PYTEST) -m long -n 2
+test-long: $(READY) ## Long random and hostile-bytes suites (NEW=1 for examples that nobody has tried before)
+	$(if $(NEW),SLATEKEEPER_NEW_EXAMPLES=1) $(PYTEST) -m long -n 2
+
+test-load: $(READY) ## Mixed load on a writer for MINUTES (10): every answer right, memory flat
+	SLATEKEEPER_LOAD_MINUTES=$(or $(MINUTES),10) $(PYTEST) -m long tests/server/test_load.py $(ARGS)
+
+test-spark: $(READY) ## Tests on real Spark: a local session and a small cluster on loopback (needs Java 17)
+	$(PYTEST) -m spark $(ARGS)
+
+sim-mutants: $(READY) ## Switch every safety mechanism off in turn: the simulation must notice (ARGS=--write for the docs)
+	$(BIN)/python -m tests.simulation mutants $(ARGS)
+
+sim-soak: $(READY) ## Play schedules that nobody has played before, on all cores for MINUTES
+	$(BIN)/python -m tests.simulation soak $(or $(MINUTES),60) $(ARGS)
 
 test-cluster: $(READY) ## Tests on a whole Kubernetes cluster, which they bring up and take down
 	$(PYTEST) -m cluster $(ARGS)
@@ -54,8 +67,8 @@ cluster-down: $(READY) ## Take it down; nothing stays behind
 cluster-status: $(READY) ## Is it up, and how is it reached?
 	@$(KUBE) status
 
-images: $(READY) ## Build the images of images/ that are out of date
-	@$(KUBE) images
+images: $(READY) ## Build the images of images/ that are out of date (BASE=image to build them from another one)
+	@BASE=$(BASE) $(KUBE) images
 
 cluster-load: $(READY) ## Bring all of them into the cluster
 	@$(KUBE) load
@@ -63,17 +76,31 @@ cluster-load: $(READY) ## Bring all of them into the cluster
 cluster-s3: $(READY) ## Add an S3 server to the cluster
 	@$(KUBE) addon s3
 
+cluster-slatekeeper: $(READY) ## Install Slatekeeper into the cluster by its Helm chart
+	@$(KUBE) addon slatekeeper
+
 cluster-spark: $(READY) ## Add Kubeflow's Spark operator to the cluster
 	@$(KUBE) addon spark
 
 bench: $(READY) ## Measure us and the original in one run; JSON lines with ratios
 	$(BIN)/python -m bench
 
-docs: $(READY) ## Make the command reference anew from the code
-	$(BIN)/python -m slate_engine.cli.reference > docs/reference/cli.md
+crds: $(READY) ## Make the CRDs anew from the models
+	$(BIN)/python -m slate_operator.api.crd crds
+	cp crds/*.yaml charts/slatekeeper/files/crds/
 
-demo: $(READY) ## The life of a small database in a local folder: write, keep, clone, destroy, bring back, explain
-	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+docs: $(READY) ## Make the references (command, kinds, plugin, Redis protocol, metrics) anew from the code
+	$(BIN)/python -m slate_engine.cli.reference > docs/reference/cli.md
+	$(BIN)/python -m slate_operator.api.reference > docs/reference/kinds.md
+	$(BIN)/python -m slate_operator.plugin.reference > docs/reference/kubectl-slate.md
+	$(BIN)/python -m tests.server.reference
+	$(BIN)/python -m tests.server.metrics_reference
+
+demo: $(READY) ## A database on a Kubernetes cluster of this machine: written, kept, cloned, destroyed and brought back
+	@$(BIN)/python -m examples.demo
+
+demo-down: $(READY) ## Remove the demo and its cluster
+	@$(KUBE) down
 
 clean: ## Remove what the targets above made in this folder
-	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/results

@@ -11,7 +11,23 @@ import importlib
 import json
 import sys
 
-NAMES = ["sst", "scan", "manifest", "compaction", "live", "live_s3", "live_memory", "startup", "clone", "gc", "serve"]
+NAMES = [
+    "sst",
+    "scan",
+    "manifest",
+    "compaction",
+    "live",
+    "live_s3",
+    "live_memory",
+    "startup",
+    "clone",
+    "gc",
+    "serve",
+    "metrics",
+    "controller",
+    "spark_read",
+    "spark_load",
+]
 
 
 def main() -> int:

@@ -1,7 +1,9 @@
-"""How random tests run: the fast suite draws the same examples every time, the long one new ones."""
+"""How random tests run: with the same examples every time, or with new ones if SLATEKEEPER_NEW_EXAMPLES is set."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,16 +15,30 @@ from tests.cluster.fixtures import (  # noqa: F401
     cluster,
     helm,
     namespace,
+    operator,
     pytest_collection_finish,
+    pytest_collection_modifyitems,
     s3_addon,
     s3_bucket,
+    s3_from_here,
     spark_operator,
+    upgrade_operator,
 )
+
+# A run in the background of a shell ignores interrupts, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Kernels may compile inside the first example, and databases on disk are slow: no deadline says anything here.
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("fast", deadline=None, derandomize=True, max_examples=60, suppress_health_check=SLOW_IS_FINE)
-settings.register_profile("long", deadline=None, print_blob=True, max_examples=1000, suppress_health_check=SLOW_IS_FINE)
+settings.register_profile(
+    "long",
+    deadline=None,
+    derandomize="SLATEKEEPER_NEW_EXAMPLES" not in os.environ,
+    print_blob=True,
+    max_examples=300,
+    suppress_health_check=SLOW_IS_FINE,
+)
 
 
 def forget_stale_kernels() -> None:

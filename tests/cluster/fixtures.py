@@ -20,6 +20,7 @@ import pytest
 
 from tests.cluster.tool import addons, images, programs
 from tests.cluster.tool.apiserver import ApiServer
+from tests.cluster.tool.doors import port_forward
 from tests.cluster.tool.kubectl import Kubectl, Manifest
 from tests.cluster.tool.locking import locked
 from tests.cluster.tool.provider import Provider, provider
@@ -64,6 +65,11 @@ class Namespace:
         self.kubectl.apply(manifests, namespace=self.name)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that compare the whole host before and after come first: nothing of ours runs there yet that could change."""
+    items.sort(key=lambda item: item.path.name != "test_life.py")
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build what the chosen tests need before the first one runs: a build takes longer than any test may, and whoever
     waits should see it."""
@@ -78,14 +84,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @functools.cache
-def _slate_image() -> Path:
-    """The image as it is when the run begins; somebody may be editing the engine meanwhile."""
-    return images.build("slate")
+def image_of(name: str) -> Path:
+    """An image as it is when the run begins; somebody may be editing what goes into it meanwhile."""
+    return images.build(name)
 
 
 def _build_for_cluster() -> None:
     provider(_name("master")).prepare()
-    _slate_image()
+    image_of("slate")
 
 
 def _build_for_spark() -> None:
@@ -97,7 +103,10 @@ _BUILDS: Mapping[str, Callable[[], object]] = {
     "apiserver": programs.kube,
     "cluster": _build_for_cluster,
     "s3_addon": lambda: images.build("s3"),
+    "our_image": lambda: [image_of(name) for name in ("operator", "slate", "spark")],
     "helm": programs.helm,
+    "operator": lambda: images.build("operator"),
+    "spark_image": lambda: image_of("spark"),
     "spark_operator": _build_for_spark,
 }
 
@@ -120,7 +129,7 @@ def cluster(worker_id: str) -> Iterator[Provider]:
     with locked(found.names.lock):
         found.up()
         try:
-            found.load([_slate_image()])
+            found.load([image_of("slate")])
             yield found
         finally:
             if CLUSTER_VARIABLE not in os.environ:
@@ -134,7 +143,7 @@ def namespace(cluster: Provider) -> Iterator[Namespace]:
     yield Namespace(name, kubectl)
     # Its end takes the cluster some seconds, which nobody has to wait for.
     kubectl("delete", "pods", "--all", "-n", name, "--grace-period=1", "--wait=false")
-    kubectl("delete", "namespace", name, "--wait=false")
+    kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +158,38 @@ def s3_bucket(cluster: Provider, s3_addon: None) -> Iterator[Bucket]:
     kubectl(*in_server, "mkdir", f"{addons.S3_FOLDER}/{name}")
     yield Bucket(name)
     kubectl(*in_server, "rm", "-rf", f"{addons.S3_FOLDER}/{name}")
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Provider) -> None:
+    """Slatekeeper itself, installed by its chart, watching every namespace."""
+    addons.slatekeeper(cluster)
+
+
+@pytest.fixture
+def upgrade_operator(operator: None, cluster: Provider) -> Iterator[Callable[[], None]]:
+    """Replace the operator's pod as an upgrade does: another version of it, which brings another image for databases."""
+    yield lambda: addons.slatekeeper(
+        cluster,
+        "--set",
+        f"podAnnotations.upgraded=at-{uuid.uuid4().hex[:8]}",
+        "--set",
+        "engine.image=example.test/newer:1",
+    )
+    addons.slatekeeper(cluster)
+
+
+@pytest.fixture
+def s3_from_here(cluster: Provider, s3_addon: None) -> Iterator[dict[str, str]]:
+    """The environment with which a process of this machine uses the cluster's S3 server."""
+    with port_forward(cluster.kubectl(), addons.S3_NAMESPACE, "service/s3", 7070) as port:
+        yield {
+            "AWS_ENDPOINT": f"http://127.0.0.1:{port}",
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ALLOW_HTTP": "true",
+        }
 
 
 @pytest.fixture(scope="session")

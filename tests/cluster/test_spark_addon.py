@@ -17,6 +17,12 @@ DRIVER_RULES = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["configmaps", "services", "persistentvolumeclaims"], "verbs": ["*"]},
 ]
+PROGRAM = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+print("the sum is", spark.sparkContext.parallelize(range(1000), 2).map(lambda number: 2 * number).sum())
+spark.stop()
+"""
 RESTRICTED = {
     "runAsNonRoot": True,
     "allowPrivilegeEscalation": False,
@@ -28,16 +34,17 @@ RESTRICTED = {
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("spark_operator")
 def test_a_spark_application_runs_to_its_end(namespace: Namespace) -> None:
-    namespace.apply(*driver_account(), application())
+    program = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "program"}, "data": {"sum.py": PROGRAM}}
+    namespace.apply(*driver_account(), program, application())
 
     def state() -> str:
-        return namespace("get", "sparkapplication/pi", "-o", "jsonpath={.status.applicationState.state}")
+        return namespace("get", "sparkapplication/sum", "-o", "jsonpath={.status.applicationState.state}")
 
     over = {"COMPLETED", "FAILED", "SUBMISSION_FAILED"}
     assert until(lambda: state() in over, timeout=240, every=1), f"still {state()}"
-    message = namespace("get", "sparkapplication/pi", "-o", "jsonpath={.status.applicationState.errorMessage}")
+    message = namespace("get", "sparkapplication/sum", "-o", "jsonpath={.status.applicationState.errorMessage}")
     assert state() == "COMPLETED", message[:2000]
-    assert "Pi is roughly 3." in namespace("logs", "pi-driver")
+    assert "the sum is 999000" in namespace("logs", "sum-driver")
 
 
 def application() -> dict[str, Any]:
@@ -45,17 +52,20 @@ def application() -> dict[str, Any]:
     return {
         "apiVersion": "sparkoperator.k8s.io/v1beta2",
         "kind": "SparkApplication",
-        "metadata": {"name": "pi"},
+        "metadata": {"name": "sum"},
         "spec": {
             "type": "Python",
             "mode": "cluster",
             "sparkVersion": "4.3.0",
             "image": images.tag("spark"),
             "imagePullPolicy": "Never",
-            "mainApplicationFile": "local:///opt/spark/examples/src/main/python/pi.py",
-            "arguments": ["2"],
+            "mainApplicationFile": "local:///opt/program/sum.py",
             "restartPolicy": {"type": "Never"},
-            "driver": {**small, "serviceAccount": "driver"},
+            "driver": {
+                **small,
+                "serviceAccount": "driver",
+                "configMaps": [{"name": "program", "path": "/opt/program"}],
+            },
             "executor": {**small, "instances": 1},
         },
     }

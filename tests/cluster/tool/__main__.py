@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.cluster.tool import addons, images
+from tests.cluster.tool.archives import Archive
 from tests.cluster.tool.locking import locked
 from tests.cluster.tool.names import DEFAULT_NAME, BadName
 from tests.cluster.tool.provider import Provider, provider
@@ -61,7 +62,7 @@ def _cluster(arguments: argparse.Namespace) -> Iterator[Provider]:
 def _up(arguments: argparse.Namespace) -> None:
     with _cluster(arguments) as cluster:
         cluster.up()
-        print(f"export KUBECONFIG={cluster.names.kubeconfig}")
+        print(f"export KUBECONFIG={cluster.names.kubeconfig} PATH={cluster.kubectl().installed()}:$PATH")
 
 
 def _down(arguments: argparse.Namespace) -> None:
@@ -77,7 +78,8 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _images(arguments: argparse.Namespace) -> None:
     for name in arguments.image or images.known():
-        print(images.build(name))
+        archive = images.build(name)
+        print(f"{Archive(archive).size / 1e6:6.0f} MB  {images.tag(name)}  {archive}")
 
 
 def _load(arguments: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.cluster.tool import images, programs, spark_operator
 from tests.cluster.tool.kubectl import Manifest
+from tests.cluster.tool.names import PROJECT
 from tests.cluster.tool.provider import Provider
 from tests.cluster.tool.report import run, say
 from tests.servers.versitygw import ACCESS_KEY, REGION, SECRET_KEY
@@ -15,6 +16,7 @@ S3_NAMESPACE = "s3"
 S3_ENDPOINT = f"http://s3.{S3_NAMESPACE}.svc.cluster.local:7070"
 S3_FOLDER = "/data"  # a bucket is a folder in it
 SPARK_NAMESPACE = "spark-operator"
+SLATEKEEPER_NAMESPACE = "slatekeeper-system"
 
 _LABELS = {"app.kubernetes.io/name": "s3"}
 _RESTRICTED = {
@@ -116,6 +118,33 @@ def spark(cluster: Provider) -> None:
     say(f"the Spark operator {spark_operator.VERSION} is ready; Spark jobs use the image {images.tag('spark')}")
 
 
+def slatekeeper(cluster: Provider, *more: str) -> None:
+    """Our own operator from our own chart, watching every namespace. ``more`` are words for helm."""
+    built = images.build("operator")
+    cluster.load([images.build("slate"), built])
+    kubectl = cluster.kubectl()
+    kubectl.apply([restricted_namespace(SLATEKEEPER_NAMESPACE)])
+    repository, tag = images.tag("operator").rsplit(":", 1)
+    values = {
+        "image.repository": repository,
+        "image.tag": tag,
+        "engine.image": images.tag("slate"),
+        "spark.image": images.tag("spark"),
+        "podAnnotations.built": built.stem,  # the tag is always the same: this replaces a pod of another build
+    }
+    chosen = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    command: list[str | Path] = [
+        programs.helm(),
+        "upgrade",
+        "--install",
+        "slatekeeper",
+        PROJECT / "charts" / "slatekeeper",
+    ]
+    place = ["--namespace", SLATEKEEPER_NAMESPACE, "--wait", "--timeout", "180s"]
+    run("install Slatekeeper", [*command, *place, *chosen, *more], env=kubectl.environment, timeout=240)
+    say("Slatekeeper is ready: apply a SlateDatabase in any namespace")
+
+
 def _network_policy_rights() -> list[Manifest]:
     """Spark 4.3 makes a NetworkPolicy for each application when it is submitted; this chart does not know that yet."""
     group, name = "rbac.authorization.k8s.io", "spark-operator-network-policies"
@@ -133,4 +162,4 @@ def _network_policy_rights() -> list[Manifest]:
     ]
 
 
-ADDONS: Mapping[str, Callable[[Provider], None]] = {"s3": s3, "spark": spark}
+ADDONS: Mapping[str, Callable[[Provider], None]] = {"s3": s3, "slatekeeper": slatekeeper, "spark": spark}

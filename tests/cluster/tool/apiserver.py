@@ -18,7 +18,7 @@ from tests.cluster.tool.keys import write_keys
 from tests.cluster.tool.kubectl import Kubectl
 from tests.servers.process import LOOPBACK, ServerFailed, ServerProcess, accepts_connections, free_port
 
-_SERVICES = "10.0.0.0/24"  # handed out to Service objects; nobody listens there
+_SERVICES = "10.0.0.0/16"  # handed out to Service objects, a thousand of them and more; nobody listens there
 _TRIES = 3  # another process may take a port between our choosing it and the server's listening
 
 

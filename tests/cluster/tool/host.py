@@ -139,3 +139,18 @@ def _is_network(text: str) -> bool:
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PATH": search_path()}
+
+
+def kill_all_of_node(first: int) -> None:
+    """Every process that comes from the node's first one, which lives and starts again what it had started."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    doomed = {first}
+    while more := {pid for pid, parent in parents.items() if parent in doomed} - doomed:
+        doomed |= more
+    for pid in doomed - {first}:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -78,6 +78,10 @@ class Kind:
         for archive in archives:
             self._kind("load", "image-archive", str(archive), timeout=600)
 
+    def crash(self) -> None:
+        node = f"{self.names.name}-control-plane"
+        run("restart the node", [self.engine, "restart", "--time", "0", node], timeout=120)
+
     def kubectl(self) -> Kubectl:
         if (program := shutil.which("kubectl")) is None:
             raise ClusterError(

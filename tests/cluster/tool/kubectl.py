@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -52,6 +53,16 @@ class Kubectl:
         """Server-side: large CRDs do not fit into the annotation that the other way leaves on them."""
         text = manifests if isinstance(manifests, str) else yaml.safe_dump_all(manifests)
         self("apply", "--server-side", "--force-conflicts", "-n", namespace, "-f", "-", stdin=text)
+
+    def installed(self) -> Path:
+        """The folder of a command ``kubectl`` that is this one: for people, and for programs that look for it by name."""
+        folder = self.kubeconfig.parent / "bin"
+        folder.mkdir(exist_ok=True)
+        command = folder / "kubectl"
+        program = shlex.join(self.program)
+        command.write_text(f'#!/bin/sh\nKUBECONFIG=${{KUBECONFIG:-{self.kubeconfig}}} exec {program} "$@"\n')
+        command.chmod(0o755)
+        return folder
 
     def get(self, *words: str) -> Any:
         return json.loads(self("get", *words, "-o", "json"))

@@ -78,6 +78,11 @@ class Local:
         for archive in archives:
             self._import(pid, archive)
 
+    def crash(self) -> None:
+        if (pid := host.node_process(self.names)) is None:
+            raise ClusterError(f"{self.names.name} is not up: `make cluster-up` first")
+        host.kill_all_of_node(pid)
+
     def _prepare(self) -> Addresses:
         addresses = Addresses(host.free_block(self.names))
         for folder in ("pki", "config", "log"):

@@ -47,6 +47,9 @@ class Provider(Protocol):
     def load(self, archives: Sequence[Path]) -> None:
         """Bring images into the node, so that pods can use them without a registry."""
 
+    def crash(self) -> None:
+        """End every process of the node at once, as a power failure does; what was stored is there when they start again."""
+
     def kubectl(self) -> Kubectl: ...
 
 
