@@ -40,8 +40,8 @@ test: lint ## Lint, types and the fast suite (a few minutes)
 test-stores: $(READY) ## The contract suite on real servers: S3, Azure, GCS, DynamoDB, MariaDB, PostgreSQL
 	$(PYTEST) -m servers -n 2 --dist loadfile
 
-test-long: $(READY) ## Long random and hostile-bytes suites (NEW=1 for examples that nobody has tried before)
-	$(if $(NEW),SLATEKEEPER_NEW_EXAMPLES=1) $(PYTEST) -m long -n 2
+test-long: $(READY) ## Long random, hostile-bytes and load suites (NEW=1: examples that nobody has tried; SHARE=0.2: a part of each)
+	$(if $(NEW),SLATEKEEPER_NEW_EXAMPLES=1) $(if $(SHARE),SLATEKEEPER_SHARE=$(SHARE)) $(PYTEST) -m long -n 3 --dist worksteal
 
 test-load: $(READY) ## Mixed load on a writer for MINUTES (10): every answer right, memory flat
 	SLATEKEEPER_LOAD_MINUTES=$(or $(MINUTES),10) $(PYTEST) -m long tests/server/test_load.py $(ARGS)

@@ -29,6 +29,7 @@ from slate_engine.format.sst_build import SstOptions, build_sst
 from slate_engine.format.sst_meta import BlockIndex, Codec, SstInfo, encode_index, encode_info
 from slate_engine.format.wal import build_wal_sst, read_wal
 from tests.hostile.mutations import SAME_LENGTH, mutate
+from tests.share import share_of
 from tests.unit.format.plain import Row, blocks_v1, sst
 
 FAST, LONG = 120, 1000
@@ -210,7 +211,7 @@ def test_damage(kind: Callable[[str, int], None], name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_at_length(kind: Callable[[str, int], None], name: str) -> None:
-    kind(name, LONG)
+    kind(name, share_of(LONG))
 
 
 def test_the_long_suite_is_long_enough() -> None:

@@ -24,6 +24,7 @@ from tests.interop.strategies import UNSHRUNK, plans
 from tests.interop.style import Style
 from tests.interop.test_clones import files
 from tests.interop.test_gc import BUSY, COMPACTING, OURS, collect_once
+from tests.share import share_of
 
 
 async def test_the_original_sees_the_same_checkpoints(tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ async def test_restored_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=120)
+@settings(max_examples=share_of(120))
 @given(plans())
 async def test_many_restored_databases(plan: Plan) -> None:
     await there_and_back(plan)

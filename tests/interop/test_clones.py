@@ -27,6 +27,7 @@ from tests.interop.plan import Plan, play_theirs
 from tests.interop.strategies import UNSHRUNK, plans
 from tests.interop.style import Style
 from tests.interop.test_gc import BUSY, COMPACTING
+from tests.share import share_of
 from tests.unit.state.wheel import our_manifest, wheels_manifest
 
 
@@ -96,7 +97,7 @@ async def test_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=120)
+@settings(max_examples=share_of(120))
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await same_clones(plan)

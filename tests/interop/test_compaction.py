@@ -31,6 +31,7 @@ from tests.interop.plan import Plan, play_ours, play_theirs
 from tests.interop.strategies import plans
 from tests.interop.style import Style
 from tests.interop.test_they_read import has_expired
+from tests.share import share_of
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where the databases are made: nothing here is about what survives a power cut, and a disk takes its time."""
@@ -193,7 +194,7 @@ async def test_the_original_and_we_take_turns(plan: Plan, wanted: Wanted) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@settings(max_examples=600)
+@settings(max_examples=share_of(600))
 @given(plans(), WANTED)
 async def test_many_inputs_give_the_same_versions(plan: Plan, wanted: Wanted) -> None:
     await compacts_alike(plan, wanted)
@@ -201,7 +202,7 @@ async def test_many_inputs_give_the_same_versions(plan: Plan, wanted: Wanted) ->
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@settings(max_examples=300)
+@settings(max_examples=share_of(300))
 @given(plans(), WANTED)
 async def test_the_original_and_we_take_many_turns(plan: Plan, wanted: Wanted) -> None:
     await takes_turns(plan, wanted)

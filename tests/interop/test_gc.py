@@ -27,6 +27,7 @@ from tests.interop.original import Original
 from tests.interop.plan import Compact, Flush, FlushWal, Keep, Plan, Reopen, Write, play_theirs
 from tests.interop.strategies import UNSHRUNK, plans
 from tests.interop.style import Style
+from tests.share import share_of
 
 HOUR = 3600.0
 COMPACTING: dict[str, Any] = {"compactor": True, "compactor_options.checkpoint_lifetime": "1ms"}
@@ -103,7 +104,7 @@ async def test_random_databases(plan: Plan, seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=200)
+@settings(max_examples=share_of(200))
 @given(plans(), st.integers(0, 2**61 - 1))
 async def test_many_random_databases(plan: Plan, seed: int) -> None:
     await same_garbage(plan, seed)

@@ -18,6 +18,7 @@ from tests.interop.history import Kind, Model, Operation
 from tests.interop.original import Original
 from tests.interop.strategies import FAR_AWAY_MS, SST_OPTIONS, blob, blobs
 from tests.interop.style import Style
+from tests.share import share_of
 
 KEYS = st.builds(
     lambda seed, length, last: blob(seed, length, 1 << 30) + last,
@@ -101,7 +102,7 @@ async def test_we_read_the_largest(codec: Codec) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=60)
+@settings(max_examples=share_of(60))
 @given(STYLES, st.lists(OPERATIONS, min_size=1, max_size=4))
 async def test_random_large_rows(style: Style, commits: list[tuple[Operation, ...]]) -> None:
     await they_read(style, commits)

@@ -21,6 +21,7 @@ from tests.interop.original import Original, plain
 from tests.interop.plan import Flush, Plan, Write, play_theirs
 from tests.interop.strategies import UNSHRUNK, plans
 from tests.interop.style import Style
+from tests.share import share_of
 
 
 def rewrite(folder: Path, source: int, target: int) -> None:
@@ -127,7 +128,7 @@ async def test_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=150)
+@settings(max_examples=share_of(150))
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await same_after_rewriting(plan)

@@ -19,6 +19,7 @@ from tests.interop.original import Original
 from tests.interop.plan import Plan, play_ours, play_theirs
 from tests.interop.strategies import LONG_AGO_MS, UNSHRUNK, plans
 from tests.interop.style import Style
+from tests.share import share_of
 
 
 async def check(folder: Path, author: Author) -> None:
@@ -113,7 +114,7 @@ async def test_random_databases_that_the_original_takes_over(plan: Plan, compact
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=120)
+@settings(max_examples=share_of(300))
 @given(plans())
 async def test_many_random_databases(plan: Plan) -> None:
     await original_reads(plan)
@@ -121,7 +122,7 @@ async def test_many_random_databases(plan: Plan) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=80)
+@settings(max_examples=share_of(200))
 @given(plans(), st.booleans())
 async def test_many_random_databases_that_the_original_takes_over(plan: Plan, compactor: bool) -> None:
     await original_takes_over(plan, compactor)

@@ -15,6 +15,7 @@ from tests.interop.history import Model
 from tests.interop.original import Original
 from tests.interop.plan import Plan, play_theirs
 from tests.interop.strategies import UNSHRUNK, plans
+from tests.share import share_of
 
 SETTINGS = st.fixed_dictionaries(
     {"compactor": st.booleans(), "l0_sst_size_bytes": st.sampled_from([4096, 65536, 64 << 20])}
@@ -75,7 +76,7 @@ async def test_random_databases(plan: Plan, options: dict[str, object]) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@settings(max_examples=250)
+@settings(max_examples=share_of(250))
 @given(plans(), SETTINGS)
 async def test_many_random_databases(plan: Plan, options: dict[str, object]) -> None:
     await we_read(plan, options)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.share import share_of
 from tests.simulation.network import Moment
 from tests.simulation.scenes.crashes import KINDS, crashes
 from tests.simulation.scenes.repertoire import MOMENTS, SCENES, fast_suite
@@ -85,7 +86,7 @@ def test_what_was_found_before(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", SCENES)
 def test_scene_for_long(name: str) -> None:
     scene, times = SCENES[name]
-    for seed in range(1000, 1000 + LONGER * times):
+    for seed in range(1000, 1000 + share_of(LONGER * times)):
         prove(scene, seed)
 
 
@@ -93,6 +94,6 @@ def test_scene_for_long(name: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_at_any_request_with_other_chances(kind: str) -> None:
-    for seed in range(1, 6):
+    for seed in range(1, 1 + share_of(5)):
         for crash in crashes(kind, Moment):
             prove(crash, seed)

@@ -11,6 +11,7 @@ import pytest
 from tests.interop.concurrency.book import Book
 from tests.interop.concurrency.engines import ORIGINAL, OURS, read
 from tests.interop.concurrency.worker import Worker
+from tests.share import share_of
 
 BOTH = [(OURS, ORIGINAL), (ORIGINAL, OURS)]
 
@@ -58,7 +59,7 @@ async def test_fenced_and_killed_in_any_order(seed: int, tmp_path: Path) -> None
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("seed", range(100, 100 + share_of(6)))
 async def test_killed_at_any_time_for_long(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     await play(tmp_path, seed, [chance.choice([OURS, ORIGINAL]) for _ in range(20)])
@@ -66,7 +67,7 @@ async def test_killed_at_any_time_for_long(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(100, 103))
+@pytest.mark.parametrize("seed", range(100, 100 + share_of(6)))
 async def test_fenced_and_killed_in_any_order_for_long(seed: int, tmp_path: Path) -> None:
     await melee(tmp_path, seed, 30)
 

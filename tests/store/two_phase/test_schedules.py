@@ -25,6 +25,7 @@ from slate_engine.store.retry import RetryingStore
 from slate_engine.store.two_phase import TwoPhaseStore
 from slate_engine.store.two_phase.record import Record, State
 from slate_engine.store.two_phase.settled import Settled
+from tests.share import share_of
 from tests.simulation.loop import SimulatedRuntime, simulate
 from tests.store.two_phase.doubles import LyingStore, MemoryTransactions
 
@@ -226,7 +227,7 @@ def test_nothing_is_lost(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_nothing_is_lost_in_thousands_of_schedules() -> None:
-    for seed in range(SEEDS, 3000):
+    for seed in range(SEEDS, SEEDS + share_of(3000)):
         simulate(lambda runtime: World(runtime).run(), seed)
 
 

@@ -57,6 +57,7 @@ from slate_engine.state.tracker import SequenceTracker
 from slate_engine.state.tree import Segment, SortedRun, Tree, Trees
 from slate_engine.state.views import Views
 from tests.hostile.mutations import ALL, Mutation, mutate
+from tests.share import share_of
 from tests.unit.state.reference import encode_table
 from tests.unit.state.samples import COMPACTIONS, MANIFESTS, STORE
 from tests.unit.state.test_views_and_trees import sst, view
@@ -206,7 +207,7 @@ def test_a_few_hundred_of_each(files: Callable[[], list[tuple[bytes, Decode]]]) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(share_of(10)))
 @pytest.mark.parametrize("files", [manifests, compactions, sst_meta])
 def test_many_thousands(files: Callable[[], list[tuple[bytes, Decode]]], seed: int) -> None:
     torture(files(), seed=1000 + seed, rounds=1500)
@@ -304,7 +305,7 @@ async def test_what_we_take_from_damaged_files_and_write_the_wheel_reads(tmp_pat
     files.mkdir(parents=True)
     taken = 0
     wheel = admin(tmp_path, "db")
-    while taken < 500:
+    while taken < share_of(500):
         data, decode = chance.choice(manifests())
         value = attempt(decode, mutate(chance, data, KINDS) or b"\x00")
         if not isinstance(value, Manifest):
