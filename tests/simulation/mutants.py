@@ -88,7 +88,7 @@ MUTANTS = [
     Mutant(planted_gc.checkpoints_overlooked_by_ssts, "collectors", 20),
     Mutant(planted_gc.checkpoints_overlooked_by_the_log, "collectors", 20),
     Mutant(planted_gc.checkpoints_overlooked_by_manifests, "collectors", 10),
-    Mutant(planted_gc.expired_checkpoints_can_be_prolonged, "collectors", 20),
+    Mutant(planted_gc.expired_checkpoints_can_be_prolonged, "leases", 10),
     Mutant(planted_gc.replay_begins_later_than_it_does, "collectors", 40),
     Mutant(planted_gc.log_deleted_at_the_replay_point, "collectors", 20),
     Mutant(planted_gc.boundary_advanced_after_the_deletion, "collectors", 10),
@@ -107,6 +107,8 @@ MUTANTS = [
     Mutant(planted_compaction.jobs_begun_anew_beside_what_they_have, "compactions", 30),
     Mutant(planted_compaction.inputs_not_protected, "compactions", 12),
     Mutant(planted_compaction.jobs_older_than_the_book, "compactions", 20),
+    Mutant(planted_compaction.jobs_recorded_after_their_outputs, "backlogs", 20),
+    Mutant(planted_compaction.outputs_older_than_their_job, "backlogs", 20),
     # Of two coordinators the newer one counts, of two workers that which has the job, and no result is taken on trust.
     Mutant(planted_compaction.compactor_epochs_not_checked, "compactions", 40),
     Mutant(planted_compaction.compactor_epoch_not_checked_at_commit, "compactions", 20),

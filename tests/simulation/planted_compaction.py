@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import asyncio
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from slate_engine.errors import Error
 from slate_engine.lsm.compaction import book, commit, inputs, result
 from slate_engine.lsm.compaction.commit import Commits
 from slate_engine.lsm.compaction.coordinator import Coordinator
 from slate_engine.lsm.compaction.execution import Execution
 from slate_engine.lsm.compaction.inputs import Inputs
-from slate_engine.state.compactions import Compactions, CompactionStatus
+from slate_engine.lsm.compaction.output import RunWriter
+from slate_engine.lsm.compaction.plan import Proposal
+from slate_engine.lsm.compaction.resources import Resources
+from slate_engine.state import compactions_write
+from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus
 from slate_engine.state.manifest import Manifest
 from tests.simulation.mutation import edited
 
@@ -78,6 +87,54 @@ def silent_workers_keep_their_jobs() -> Switch:
 def jobs_older_than_the_book() -> Switch:
     """Their ids follow a clock that may have been set back, while collectors go by the oldest job that they have seen."""
     return edited(Coordinator, "_with_job", "Ulid.new(self._runtime, newest_ms)", "Ulid.new(self._runtime)")
+
+
+@contextmanager
+def jobs_recorded_after_their_outputs() -> Iterator[None]:
+    """A coordinator has each job merged as soon as it is planned, and enters it into the book when its outputs are there.
+    The book would not take a job that is older than others in it, so there are two who take care."""
+    with_job, turn = Coordinator._with_job, Coordinator.turn
+    merging: set[asyncio.Task[None]] = set()
+
+    async def merge(self: Coordinator, job: Compaction, manifest: Manifest) -> None:
+        worker = self._options.worker
+        assert worker is not None
+        resources = Resources(worker.max_threads, worker.memory_bytes)
+        execution = Execution(self._files, job, manifest, worker.merge, resources, lambda moved: None)
+        with suppress(Error):
+            done = replace(job, status=CompactionStatus.COMPACTED, outputs=await execution.run())
+            await self._compactions.update(lambda old: self._claim.check_book(old).with_job(done))
+        self._failed.pop(job.id, None)
+
+    def merged_first(self: Coordinator, found: Compactions, manifest: Manifest, proposal: Proposal) -> Compactions:
+        planned = with_job(self, found, manifest, proposal)
+        job = next(job for job in planned.jobs if found.job(job.id) is None)
+        if self._options.worker is None or job.status is not CompactionStatus.SCHEDULED:
+            return planned
+        self._failed[job.id] = job, math.inf  # so that nothing else is planned on its sources
+        merging.add(asyncio.ensure_future(merge(self, job, manifest)))
+        return found
+
+    async def turn_with_all(self: Coordinator, **how: Any) -> Compactions:
+        return self._avoiding(await turn(self, **how))
+
+    older = 'raise InvalidCompactions(f"the new compaction'
+    with (
+        mock.patch.object(Coordinator, "_with_job", merged_first),
+        mock.patch.object(Coordinator, "turn", turn_with_all),
+        edited(compactions_write, "check_compactions_succession", older, older.replace("raise ", "")),
+    ):
+        yield
+
+
+@contextmanager
+def outputs_older_than_their_job() -> Iterator[None]:
+    """Their ids follow the worker's clock, which may be behind the coordinator's; and the book takes such a job."""
+    with (
+        edited(RunWriter, "write", "Ulid.new(self._runtime, self._min_ms)", "Ulid.new(self._runtime)"),
+        edited(compactions_write, "validate_compactions", "int(outputs.id.ms.min()) < job.id.ms", "False"),
+    ):
+        yield
 
 
 def inputs_not_protected() -> Switch:

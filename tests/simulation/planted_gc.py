@@ -64,7 +64,7 @@ def checkpoints_overlooked_by_manifests() -> AbstractContextManager[object]:
 def expired_checkpoints_can_be_prolonged() -> AbstractContextManager[object]:
     """They count as gone but stay in the manifest, where somebody may bring them back to life."""
     right = "await self._files.manifests.update(change)"
-    return edited(gc.Collector, "_checkpoints", right, "Versioned(look.newest.id + 1, change(before))")
+    return edited(gc.Collector, "_checkpoints", right, "Versioned(look.newest.id, change(before))")
 
 
 @contextmanager

@@ -86,7 +86,7 @@ async def compactions(world: World) -> Play:
         l0_sst_size_bytes=chance.choice([60, 200]),
         manifest_poll_interval=chance.choice([0.3, 3.0]),
     )
-    play.beside("collect", CALM, lambda process: _collecting(process), 1.0, slower=1.02)
+    play.beside("collect", CALM, lambda process: collecting(process), 1.0, slower=1.02)
     play.follower("follow", Weather.drawn(chance))
     play.beside("dawdle", CALM, lambda process: _dawdling(process, play), 1.0, slower=1.0)
     play.reader("watch", Weather(slow=0.1, longest=3.0), managed=True)
@@ -101,7 +101,7 @@ async def compactions(world: World) -> Play:
     return play
 
 
-def _collecting(process: Process) -> Callable[[], Awaitable[None]]:
+def collecting(process: Process) -> Callable[[], Awaitable[None]]:
     collector = Collector(files_of(process), GREEDY)
     process.acts_as(Role.COLLECTOR)
     process.world.collects_after(AT_ONCE.min_age)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.simulation.network import Moment
 from tests.simulation.play import Play
+from tests.simulation.scenes.backlogs import backlogs
 from tests.simulation.scenes.bank import bank
 from tests.simulation.scenes.clones import CrashedClone, clones, crashed_clones
 from tests.simulation.scenes.compactions import compactions
@@ -43,6 +44,7 @@ SCENES: dict[str, tuple[Scene, int]] = {
         (snapshots, 15),
         (collectors, 40),
         (compactions, 16),
+        (backlogs, 12),
         (clones, 30),
         (destroys, 80),
         (deletions, 100),
