@@ -17,7 +17,7 @@ from slate_operator.api.conditions import Condition, merged, said
 from slate_operator.clock import Clock, stamp
 from slate_operator.kube.cache import Cache
 from slate_operator.kube.client import KubeCluster
-from slate_operator.kube.cluster import DATABASES, Body, Conflict, Key, Kind, Refused, Unreachable
+from slate_operator.kube.cluster import DATABASES, Body, Conflict, Key, Kind, NameTaken, Refused, Unreachable
 from slate_operator.metrics import Metrics
 from slate_operator.names import READY, RECONCILING, STALLED
 from slate_operator.reconcile.outcome import Outcome
@@ -102,6 +102,9 @@ class Controller:
             pause = self._queue.failed(item)
             log.warning("%s: %s; again in %.0f s", item, trouble or "it took too long", pause)
             return "unreachable" if isinstance(trouble, Unreachable) else "timeout"
+        except NameTaken as taken:
+            await self._despair(item, body, "NameTaken", str(taken), stalled=True)
+            return "refused"
         except Refused as refusal:
             await self._despair(item, body, "Refused", f"The API server refuses: {refusal}")
             return "refused"

@@ -71,7 +71,7 @@ ATTACHED: Final = "Attached"
 COMPACTING_ON_SPARK: Final = "CompactingOnSpark"
 
 # --- reasons ------------------------------------------------------------------------------------------------------
-GIVEN_UP: Final = ("Refused", "InvalidObject", "OperatorFailed")
+GIVEN_UP: Final = ("Refused", "NameTaken", "InvalidObject", "OperatorFailed")
 """Those that the loop around all reconcilers gives. A look that ended so may have done a part of its work only."""
 
 

@@ -62,7 +62,11 @@ async def driver(world: World, name: str, phase: str, report: Any = None) -> Non
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": name, "namespace": world.namespace},
+            "metadata": {
+                "name": name,
+                "namespace": world.namespace,
+                "labels": {LABEL_SPARK: name.removesuffix("-driver")},
+            },
             # No controller is here that would make the account.
             "spec": {
                 "containers": [container],
@@ -203,6 +207,36 @@ async def test_what_is_deleted_midway_is_stopped(world: World) -> None:
     await gone(world, BULK_READS, "lake")
     assert await world.get(PODS, "lake-read-1-driver") is None
     assert await held(world) == []
+
+
+@pytest.mark.parametrize("kind", [CONFIG_MAPS, NETWORK_POLICIES, JOBS, PODS], ids=lambda kind: kind.kind)
+async def test_what_a_user_has_under_a_name_of_ours_stays_his(world: World, kind: Kind) -> None:
+    name = "lake-read-1-driver" if kind == PODS else "lake-read-1"
+    containers = {"containers": [{"name": "mine", "image": "mine:1"}], "restartPolicy": "Never"}
+    bodies: dict[Kind, Body] = {
+        CONFIG_MAPS: {"data": {"mine": "1"}},
+        NETWORK_POLICIES: {"spec": {"podSelector": {}}},
+        JOBS: {"spec": {"template": {"spec": containers}}},
+        PODS: {"spec": {**containers, "serviceAccountName": "mine", "automountServiceAccountToken": False}},
+    }
+    if kind == PODS:
+        await world.requests.create(
+            Place(SERVICE_ACCOUNTS, world.namespace),
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"}},
+        )
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, **bodies[kind]}
+    his = await world.requests.create(Place(kind, world.namespace), body)
+    await world.make(BULK_READS, "lake", READ)
+    for _ in range(2):
+        seen = await world.look(BULK_READS, "lake")
+    if kind == PODS:
+        assert condition(seen, READY)["reason"] == "Submitted", "it was taken for the driver"
+    else:
+        assert condition(seen, READY)["reason"] == "NameTaken"
+        assert f"there is a {kind.kind} {name} already" in condition(seen, READY)["message"]
+    await world.delete(BULK_READS, "lake")
+    await gone(world, BULK_READS, "lake")
+    assert await world.get(kind, name) == his
 
 
 async def test_a_database_that_does_not_answer_holds_no_deletion_up(world: World) -> None:

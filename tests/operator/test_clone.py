@@ -8,7 +8,7 @@ import pytest
 
 from slate_operator.admin.database import OperationFacts
 from slate_operator.api.database import SlateDatabase
-from slate_operator.kube.cluster import CHECKPOINTS, CLONES, DATABASES, Body
+from slate_operator.kube.cluster import CHECKPOINTS, CLONES, DATABASES, Body, Kind
 from slate_operator.names import ATTACHED, LABEL_CLONE, READY, STALLED
 from slate_operator.reconcile.clone import CloneReconciler
 from tests.cluster.tool.apiserver import ApiServer
@@ -169,6 +169,24 @@ async def test_places(world: World) -> None:
         assert made is not None
         assert made["spec"]["store"]["url"] == f"s3://shop/tests/{name}"
         assert made["spec"]["bootstrap"] == {"clone": source}
+
+
+async def test_a_database_that_somebody_makes_at_the_same_moment_is_not_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.make(CLONES, "staging", {"source": {"databaseRef": {"name": "orders"}}})
+    create = world.cluster.create
+
+    async def too_late(kind: Kind, body: Body) -> bool:
+        await world.make(DATABASES, "staging", {"store": {"url": "s3://shop/mine"}})
+        return await create(kind, body)
+
+    monkeypatch.setattr(world.cluster, "create", too_late)
+    seen = await world.look(CLONES, "staging")
+    assert seen is not None
+    assert "databaseRef" not in seen.get("status", {}), "it took what is somebody else's for its own"
+    monkeypatch.undo()
+    assert condition(await world.look(CLONES, "staging"), READY)["reason"] == "NameTaken"
 
 
 async def test_a_database_that_was_deleted_is_not_made_again(world: World) -> None:

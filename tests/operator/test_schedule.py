@@ -131,6 +131,22 @@ async def test_only_the_newest_stay(world: World) -> None:
     assert failed[0] == left[-1]
 
 
+async def test_what_was_made_of_another_database_is_no_history_of_this_one(world: World) -> None:
+    await world.make(SCHEDULES, "often", wanted(successfulHistoryLimit=1, failedHistoryLimit=0))
+    await run(world)
+    (kept,) = await made_by(world)
+    await finish(world, kept)
+    await world.delete(SCHEDULES, "often")
+    template = {"spec": {"databaseRef": {"name": "users"}}}
+    await world.make(SCHEDULES, "often", wanted(successfulHistoryLimit=1, template=template))
+    for _ in range(2):
+        await run(world)
+        await finish(world, (await made_by(world))[-1])
+    await world.look(SCHEDULES, "often")
+    left = [each["spec"]["databaseRef"]["name"] for each in await made_by(world)]
+    assert left == ["orders", "users"], "who deletes a schedule keeps what it has made"
+
+
 @pytest.mark.parametrize(("policy", "left"), [("Allow", [1, 2]), ("Forbid", [1]), ("Replace", [2])])
 async def test_one_that_is_not_ready_when_the_next_is_due(world: World, policy: str, left: list[int]) -> None:
     await world.make(SCHEDULES, "often", wanted(concurrencyPolicy=policy))

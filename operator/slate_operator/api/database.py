@@ -166,7 +166,9 @@ class DatabaseSpec(Model):
         default="7d", description="How long a softly destroyed database can be brought back."
     )
     deletion_protection: bool = Field(
-        default=False, description="While true, a deletion of this object waits and nothing is stopped."
+        default=False,
+        description="While true, a deletion of this object waits and nothing is stopped, and a database that is marked as "
+        "destroyed is brought back.",
     )
     paused: bool = Field(default=False, description="While true, the operator changes nothing and says so.")
     hibernated: bool = Field(default=False, description="While true, nothing but the garbage collector runs.")
@@ -177,7 +179,7 @@ class DatabaseSpec(Model):
 class Blocker(Observed):
     """Something that holds a deletion."""
 
-    kind: str = Field(description="Checkpoint, Clone, Grace, Protection, Storage, Pods …")
+    kind: str = Field(description="Checkpoint, Clone, Grace, Protection, Storage, Image, Pods …")
     name: str = Field(description="Which one.")
     message: str = Field(default="", description="Why, and until when or what to do.")
 

@@ -45,10 +45,13 @@ AFTER_DELETION = """\
 `status.deletion.blockedBy` names what a deletion waits for. Set the policy of an object that is being deleted to `Retain`,
 and it is released with its bytes kept: brought back first, if they are marked as destroyed already. `kubectl slate undelete`
 does that and makes the object anew. Set it to `Destroy`, and the grace is not waited for. `deletionProtection` and `paused`
-hold a deletion until they are taken back, and what is marked as destroyed is not deleted meanwhile, whatever the deadline.
+hold a deletion until they are taken back. With `deletionProtection` a database that is marked as destroyed is brought back,
+whoever marked it, and a deletion that goes on later has its whole grace; with `paused` it stays marked, and the operator
+does not delete it meanwhile, whatever the deadline.
 
 When a namespace is deleted it does not wait for bytes: a database with another policy than `Retain` is marked as destroyed,
-its object is released with an event, and the chart's reaper, if it is installed, deletes the bytes after the grace.
+its object is released with an event, and the chart's reaper, if it is installed, deletes the bytes after the grace. One with
+`deletionProtection` is left alive.
 """
 
 EXAMPLES = {

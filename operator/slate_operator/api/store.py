@@ -81,7 +81,8 @@ class Store(Model):
     secret_ref: Reference | None = Field(
         default=None,
         description="A Secret whose keys become environment variables of the database's pods, such as AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY. Only these pods read it, never the operator.",
+        "AWS_SECRET_ACCESS_KEY. Only these pods read it, never the operator, which knows no more than its resource version: "
+        "any change of it, also of a label, replaces the pods.",
     )
     service_account_name: Name | None = Field(
         default=None,

@@ -36,6 +36,10 @@ _OPERATOR = {
     "OperatorFailed": "a defect of the operator; its log says more, and it tries again",
     "Refused": "the API server does not take what is to be made; the message is its own",
 }
+_TAKEN = (
+    "an object of yours has the name of one that is to be made, and is left as it is: rename or delete it, rename this "
+    "object, or give it away by the label that the message names"
+)
 _PODS = "what a pod waits for or ended with: `ImagePullBackOff`, `CrashLoopBackOff`, `Unschedulable`, `Restarting` …"
 _ROLE = {
     "Available": "as many run as wanted, all of the newest template",
@@ -66,6 +70,7 @@ DATABASE = (
             "BeingDeleted": "the database at this path is being deleted for good",
             "DataMissing": "there was a database, and nothing is left of it",
             "NoImage": "neither the spec nor the operator names an image",
+            "NameTaken": _TAKEN,
             "Hibernated": "nothing but the collector runs, as asked",
             "Deleting": "it is being deleted",
             **_OPERATOR,
@@ -130,8 +135,8 @@ DATABASE = (
         names.DELETION_BLOCKED,
         "The deletion of the object waits; `status.deletion.blockedBy` lists for what.",
         {"InvalidDeletion": "the policy is `Destroy`, and a checkpoint or a clone needs the bytes"},
-        elsewhere="the kind of the first blocker: `Grace`, `Checkpoint`, `Clone`, `BulkRead`, `Protection`, `Storage` or "
-        "`Pods`",
+        elsewhere="the kind of the first blocker: `Grace`, `Checkpoint`, `Clone`, `BulkRead`, `Protection`, `Storage`, "
+        "`Pods`, or `Image`, which is then too old for the operator",
     ),
 )
 CHECKPOINT = (
@@ -218,6 +223,7 @@ BULK_READ = (
             "StateLost": "nobody prolonged what held the state, and it is gone",
             "DatabaseUnreachable": "the collector of the database does not answer",
             "NoImage": "neither the spec nor the operator names an image",
+            "NameTaken": _TAKEN,
             "Deleting": "the driver's pod is ending",
             **_OPERATOR,
         },

@@ -14,7 +14,8 @@ _MODES = {"ErrorIfExists": "errorifexists", "Overwrite": "overwrite", "Append": 
 
 
 def id_of(read: BulkRead, attempt: int) -> RunId:
-    return RunId(read.metadata.namespace, f"{read.metadata.name}-read", attempt)
+    owner = owned_by(BULK_READS, read.metadata.name, read.metadata.uid)
+    return RunId(read.metadata.namespace, f"{read.metadata.name}-read", attempt, owner)
 
 
 def run_of(read: BulkRead, database: SlateDatabase, attempt: int, image: str) -> SparkRun:
@@ -25,7 +26,7 @@ def run_of(read: BulkRead, database: SlateDatabase, attempt: int, image: str) ->
         id.namespace,
         id.family,
         attempt,
-        owner=owned_by(BULK_READS, read.metadata.name, read.metadata.uid),
+        id.owner,
         store=database.spec.store,
         spark=spec.spark,
         image=image,

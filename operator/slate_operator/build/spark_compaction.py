@@ -12,8 +12,8 @@ MOST = 10_000
 
 
 def id_of(database: SlateDatabase, number: int) -> RunId:
-    metadata = database.metadata
-    return RunId(metadata.namespace, f"{metadata.name}-spark", number % MOST)
+    family = Family.of(database)
+    return RunId(family.namespace, f"{family.name}-spark", number % MOST, family.owner)
 
 
 def run_of(database: SlateDatabase, spark: SparkCompaction, number: int, image: str) -> SparkRun:
@@ -22,7 +22,7 @@ def run_of(database: SlateDatabase, spark: SparkCompaction, number: int, image: 
         id.namespace,
         id.family,
         id.attempt,
-        owner=Family.of(database).owner,
+        id.owner,
         store=database.spec.store,
         spark=spark,
         image=image,

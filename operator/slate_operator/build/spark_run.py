@@ -27,6 +27,8 @@ class RunId:
     namespace: str
     family: str
     attempt: int
+    owner: Mapping[str, Any]
+    """The owner reference of everything that is made."""
 
     @property
     def name(self) -> str:
@@ -37,16 +39,23 @@ class RunId:
     def driver_pod(self) -> str:
         return f"{self.name}-driver"
 
+    @property
+    def labels(self) -> dict[str, str]:
+        return {**SHARED, names.LABEL_SPARK: self.name}
+
     def key(self, name: str) -> Key:
         return Key(self.namespace, name)
+
+    def object(self, kind: Kind, name: str, rest: Mapping[str, Any], **metadata: Any) -> Body:
+        labels = self.labels if name == self.name else SHARED
+        whole = {"name": name, "namespace": self.namespace, "labels": labels, "ownerReferences": [dict(self.owner)]}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {**whole, **metadata}, **rest}
 
 
 @dataclass(frozen=True, slots=True)
 class SparkRun(RunId):
     """One attempt, with all that it is made of."""
 
-    owner: Mapping[str, Any]
-    """The owner reference of everything that is made."""
     store: Store
     spark: Spark
     image: str
@@ -61,12 +70,3 @@ class SparkRun(RunId):
     def service_account(self) -> str:
         """The one that the store knows, if it knows one by name."""
         return self.spark.service_account_name or self.store.service_account_name or self.family
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return {**SHARED, names.LABEL_SPARK: self.name}
-
-    def object(self, kind: Kind, name: str, rest: Mapping[str, Any], **metadata: Any) -> Body:
-        labels = self.labels if name == self.name else SHARED
-        whole = {"name": name, "namespace": self.namespace, "labels": labels, "ownerReferences": [dict(self.owner)]}
-        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {**whole, **metadata}, **rest}

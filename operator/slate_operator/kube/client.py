@@ -9,6 +9,7 @@ from slate_operator.kube.cache import Cache, key_of, trim, uid_of
 from slate_operator.kube.cluster import NAMESPACES, Body, Conflict, Key, Kind, Refused
 from slate_operator.kube.events import Recorder
 from slate_operator.kube.freshness import Freshness
+from slate_operator.kube.ownership import check_own
 from slate_operator.kube.requests import APPLY, JSON_PATCH, METADATA_ONLY, AlreadyThere, Missing, Place, Requests
 from slate_operator.kube.sameness import appearance, digest, has_all, mark_of, marked
 from slate_operator.names import FIELD_MANAGER, LABEL_DATABASE, STATUS_MANAGER
@@ -69,11 +70,12 @@ class KubeCluster:
         wanted, key = marked(body), key_of(body)
         read, self._just_read = self._just_read, None
         present = read[2] if read is not None and read[:2] == (kind, key) else await self.get(kind, key)
-        if present is not None and self._stands(kind, present, wanted):
-            return present
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        if present is not None:
+            check_own(kind, present, body)
+            if self._stands(kind, present, wanted):
+                return present
         try:
-            made = await self._requests.patch(_place(kind, key), APPLY, wanted, query)
+            made = await self._send(kind, key, wanted, present)
         except Missing as missing:
             if await self._requests.serves(kind):
                 raise Refused(str(missing)) from None
@@ -83,6 +85,19 @@ class KubeCluster:
             self._made[kind, uid_of(made)] = (mark_of(wanted), appearance(trim(kind, made)))
         self._took(kind, made)
         return made
+
+    async def _send(self, kind: Kind, key: Key, wanted: Body, present: Body | None) -> Body:
+        """Only over what we looked at: the name may have gone to somebody else's object meanwhile."""
+        place, query = _place(kind, key), {"fieldManager": FIELD_MANAGER}
+        if present is None:
+            return await self._requests.patch(place, APPLY, wanted, query)
+        this_one = {**wanted, "metadata": {**wanted["metadata"], "uid": uid_of(present)}}
+        try:
+            return await self._requests.patch(place, APPLY, this_one, {**query, "force": "true"})
+        except Refused as refusal:
+            if "metadata.uid" not in str(refusal):
+                raise
+            raise Conflict(f"{place} is another one than a moment ago; look again") from None
 
     def _stands(self, kind: Kind, present: Body, wanted: Body) -> bool:
         if mark_of(present) != mark_of(wanted):

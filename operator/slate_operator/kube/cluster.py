@@ -66,6 +66,13 @@ class Refused(Exception):
         self.reason = reason
 
 
+class NameTaken(Refused):
+    """Something that is not ours has the name of what is to be made, and stays as it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "NameTaken")
+
+
 class Unreachable(Exception):
     """The API server does not answer, or asks to be left alone for a while. Try again later."""
 
@@ -86,7 +93,8 @@ class Cluster(Protocol):
         """Whether the API server knows the kind."""
 
     async def apply(self, kind: Kind, body: Body) -> Body:
-        """Make the object so, by server-side apply. Not sent if it was applied just so before and stands unchanged."""
+        """Make the object so, by server-side apply. Not sent if it was applied just so before and stands unchanged.
+        :class:`NameTaken` if there is one of its name that is somebody else's."""
 
     async def create(self, kind: Kind, body: Body) -> bool:
         """Make the object if there is none of its name; whether it was made now."""

@@ -118,14 +118,18 @@ def _lost(seen: Observed, draft: Draft) -> None:
 
 def _bring_back(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
     """What was destroyed before this object was made is recovered, if it asks for that; what was destroyed since then was
-    meant to be, until somebody asks for it back."""
+    meant to be, until somebody asks for it back. What is protected is always brought back: a reaper, which knows nothing
+    but the bucket, deletes in time whatever is left marked as destroyed."""
     metadata, destroyed_at = seen.database.metadata, facts.destroyed_at_s or 0
-    wish = metadata.annotations.get(names.ANNOTATION_BRING_BACK)
+    protected, wish = seen.database.spec.deletion_protection, metadata.annotations.get(names.ANNOTATION_BRING_BACK)
     before = not metadata.creation_timestamp or destroyed_at <= seconds_of(metadata.creation_timestamp)
-    if wish is None and (seen.database.spec.bootstrap.recover is None or not before):
+    if wish is None and not protected and (seen.database.spec.bootstrap.recover is None or not before):
         draft.hold("Destroyed", _destroyed(seen.database, destroyed_at), stalled=True)
         return
     name = "recover" if wish is None else f"bring back {wish}"
+    if protected:
+        # Every destruction takes an epoch, so that each is undone. What has failed is tried again by itself, and on demand.
+        name = f"protect {facts.writer_epoch} {int(seen.now // 3600)} {wish or ''}"
     answer, operation = draft.work(name, "undelete")
     if _took_too_long(operation):
         # Nothing is wrong with the database, so nobody has to ask for it once more: there is a new attempt every minute.
@@ -140,7 +144,7 @@ def _bring_back(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
         )
         draft.hold("NotRecovered", told, stalled=True)
         return
-    if operation.state == "succeeded":
+    if operation.state == "succeeded" and not protected:
         # That wish was fulfilled, and the database destroyed again: or it was so a moment ago, which the next look shows.
         draft.hold("Destroyed", _destroyed(seen.database, destroyed_at), stalled=True)
     draft.hold("Recovering", answer.words or f"what was destroyed at {stamp(destroyed_at)} is being brought back")
@@ -153,12 +157,10 @@ def _took_too_long(operation: OperationFacts) -> bool:
 
 def _destroyed(database: SlateDatabase, destroyed_at: int) -> str:
     told = f"the database was destroyed at {stamp(destroyed_at)}; bring it back with {_undelete(database.metadata)}"
-    if database.metadata.deleting:
-        return f"{told}. Its bytes stay as long as spec.deletionProtection is true"
     deadline = stamp(destroyed_at + seconds(database.spec.delete_grace))
     return (
-        f"{told}, or delete this object. As long as it stays, so do the bytes; with the policy SoftDestroy they go with it, "
-        f"but not before {deadline}"
+        f"{told}, or delete this object. As long as it stays, the operator deletes no bytes; with the policy SoftDestroy "
+        f"they go with it, but not before {deadline}"
     )
 
 

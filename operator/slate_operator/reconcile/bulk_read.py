@@ -22,7 +22,7 @@ from slate_operator.api.duration import seconds
 from slate_operator.build.bulk_read import id_of, run_of
 from slate_operator.build.spark_run import RunId
 from slate_operator.clock import Clock, seconds_of, stamp
-from slate_operator.kube.cluster import BULK_READS, CHECKPOINTS, DATABASES, Body, Cluster, Key, Refused
+from slate_operator.kube.cluster import BULK_READS, CHECKPOINTS, DATABASES, Body, Cluster, Key, NameTaken, Refused
 from slate_operator.reconcile.deletion import READS
 from slate_operator.reconcile.outcome import Happening, Outcome, Unfit
 from slate_operator.reconcile.spark_job import STARTERS, Course, chosen, look, start, stop
@@ -57,6 +57,8 @@ class BulkReadReconciler:
             return await self._carried_on(read)
         except Unfit as trouble:
             return self._told(read, trouble)
+        except NameTaken as taken:
+            return self._told(read, Unfit("NameTaken", str(taken)))
         except NotReached as trouble:
             return self._told(read, Unfit("DatabaseUnreachable", str(trouble)))
         except Problem as problem:
@@ -88,7 +90,7 @@ class BulkReadReconciler:
         status, events, now = _former(read), list[Happening](), self.clock.now()
         id = id_of(read, max(read.status.attempt, 1))
         launcher = status["launcher"] = read.status.launcher or await chosen(self.cluster, read.spec.spark)
-        course = await look(self.cluster, id, launcher, read.metadata.uid, now)
+        course = await look(self.cluster, id, launcher, now)
         if course.state == "Missing":
             database, source = await self._origin(read)
             status |= {"database": database.metadata.name, "attempt": id.attempt}
@@ -181,6 +183,8 @@ class BulkReadReconciler:
         try:
             run = run_of(read, database, attempt, image)
             await start(self.cluster, run, launcher, self.settings.spark_role)
+        except NameTaken:
+            raise
         except Refused as refusal:
             raise Unfit("Refused", f"the API server refuses what Spark needs: {refusal}") from None
 

@@ -19,7 +19,7 @@ from slate_operator.api.database import SlateDatabase
 from slate_operator.build.overlay import laid_over
 from slate_operator.build.place import Place
 from slate_operator.clock import Clock
-from slate_operator.kube.cluster import CHECKPOINTS, DATABASES, Body, Cluster, Key, Refused
+from slate_operator.kube.cluster import CHECKPOINTS, DATABASES, Body, Cluster, Conflict, Key, Refused
 from slate_operator.reconcile.outcome import Happening, Outcome, Unfit
 
 FOLLOW_EVERY = 60.0
@@ -88,7 +88,8 @@ class CloneReconciler:
         source = await self._source(clone)
         wanted = database_of(clone, source)
         try:
-            await self.cluster.create(DATABASES, wanted)
+            if not await self.cluster.create(DATABASES, wanted):
+                raise Conflict(f"SlateDatabase {wanted['metadata']['name']} has just come to be; look whose it is")
         except Refused as refusal:
             raise Unfit("TemplateRefused", f"the API server refuses the SlateDatabase: {refusal}") from None
         found = await self.cluster.get(DATABASES, Key(clone.metadata.namespace, database_name(clone)))

@@ -5,11 +5,22 @@ from __future__ import annotations
 from slate_operator.admin.database import Databases
 from slate_operator.api.database import SlateDatabase
 from slate_operator.clock import Clock
-from slate_operator.kube.cluster import DATABASES, DEPLOYMENTS, Body, Cluster, Key, Kind, Refused
+from slate_operator.kube.cluster import (
+    CONFIG_MAPS,
+    DATABASES,
+    DEPLOYMENTS,
+    SERVICE_ACCOUNTS,
+    Body,
+    Cluster,
+    Key,
+    Kind,
+    NameTaken,
+    Refused,
+)
+from slate_operator.kube.ownership import belongs
 from slate_operator.names import FINALIZER_DATABASE, LABEL_ROLE
 from slate_operator.reconcile.deletion import known_deadline
 from slate_operator.reconcile.draft import Draft
-from slate_operator.reconcile.leftovers import belongs, check_way
 from slate_operator.reconcile.observe import asked, observe
 from slate_operator.reconcile.observed import Observed
 from slate_operator.reconcile.outcome import Outcome
@@ -21,6 +32,9 @@ from slate_operator.settings import Settings
 
 MOST_QUESTIONS = 16
 """A plan that asks for more than this goes round in circles."""
+
+Named = tuple[Kind, str]
+"""An object of the database's namespace."""
 
 
 class DatabaseReconciler:
@@ -62,19 +76,25 @@ class DatabaseReconciler:
             seen = seen.after(plan.ask, await asked(self._databases, seen, plan.ask))
         raise AssertionError(f"the plan of {seen.database.metadata.name} asks for ever: {list(seen.answers)}")
 
-    async def _apply(self, draft: Draft, body: Body) -> tuple[dict[str, Body], list[str]]:
-        """The Deployments as they are then, by role, and what the API server did not take. One that is refused does not
-        keep the others from being applied."""
+    async def _apply(self, draft: Draft, body: Body) -> tuple[dict[str, Body], list[Refused]]:
+        """The Deployments as they are then, by role, and what could not be made. One that is refused does not keep the
+        others from being applied, but for pods that would run with what is somebody else's."""
         if draft.keep_finalizer:
             finalizers = [*draft.seen.database.metadata.finalizers, FINALIZER_DATABASE]
             await self._cluster.set_finalizers(DATABASES, body, finalizers)
-        applied, refused = dict(draft.seen.deployments), []
+        applied, refused, taken = dict(draft.seen.deployments), list[Refused](), set[Named]()
         for kind, wanted in draft.applies:
+            if kind == DEPLOYMENTS and taken.intersection(_needs(wanted)):
+                continue
             try:
                 made = await self._cluster.apply(kind, wanted)
+            except NameTaken as refusal:
+                taken.add((kind, wanted["metadata"]["name"]))
+                refused.append(refusal)
+                continue
             except Refused as refusal:
-                await check_way(self._cluster, kind, wanted)
-                refused.append(f"{kind.kind} {wanted['metadata']['name']}: {refusal}")
+                told = f"the API server does not take it: {kind.kind} {wanted['metadata']['name']}: {refusal}"
+                refused.append(Refused(told, "Refused"))
                 continue
             if kind == DEPLOYMENTS:
                 applied[made["metadata"]["labels"][LABEL_ROLE]] = made
@@ -90,6 +110,12 @@ class DatabaseReconciler:
         found = await self._cluster.get(kind, key)
         if found is not None and belongs(found, ours):
             await self._cluster.delete(kind, key, uid=found["metadata"]["uid"])
+
+
+def _needs(deployment: Body) -> tuple[Named, ...]:
+    """What its pods read, and who they are."""
+    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    return (CONFIG_MAPS, deployment["metadata"]["name"]), (SERVICE_ACCOUNTS, account)
 
 
 def needs_secrets(seen: Observed) -> bool:

@@ -26,10 +26,14 @@ SERVING = (Role.WRITER, Role.COMPACTOR, Role.READER)
 WRITER_PATIENCE = 60.0
 """A writer has so long to end in order before the tombstone fences it."""
 LONGEST_LOOK = 300.0
+ASK_AGAIN = 15.0
+"""When a collector did not answer, or did not take what it was asked."""
 READS = "bulk read "
 """What the name of a checkpoint begins with that a BulkRead holds."""
 CLONE = "clone "
 """And of one that a clone holds: its path follows."""
+NOT_UNDERSTOOD = "invalid-document"
+"""What a collector has against a request with a field that it does not know."""
 LOOK_AT_BLOCKERS = 20.0
 """How often it is asked whether something still needs the bytes, once nothing else holds them."""
 
@@ -62,7 +66,8 @@ def destroy(seen: Observed, draft: Draft) -> None:
     collector runs until then: it is to be kept up by whoever calls this."""
     stop(seen, draft, SERVING)
     if Role.GC not in seen.deployments:
-        draft.block("Pods", Family.of(seen.database).workload(Role.GC), "the collector is being started")
+        told = f"the collector, which does the work in the bucket, is being started; wait, or {LET_GO}"
+        draft.block("Pods", Family.of(seen.database).workload(Role.GC), told)
         return
     answer, owner = draft.whose()
     if not answer.good:
@@ -113,7 +118,7 @@ def _mark(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
         draft.come_back(60.0)
         return
     draft.block("Storage", seen.database.spec.store.url, answer.words or "the database is being marked as destroyed")
-    draft.come_back(1.0)
+    draft.come_back(1.0 if answer.good else ASK_AGAIN)
 
 
 def destruction(seen: Observed, facts: DatabaseFacts) -> str:
@@ -189,6 +194,9 @@ def _delete(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
     attempt = f"delete {facts.destroyed_at_s} {int(seen.now // 60)}"
     # The collector may come to it much later. What was brought back until then is not what we saw.
     answer, operation = draft.work(attempt, "destroy", mode="hard", destroyed_at_s=facts.destroyed_at_s)
+    if answer.problem == NOT_UNDERSTOOD:
+        _wait_for_newer_image(seen, draft)
+        return
     match operation.state:
         case "succeeded":
             _nothing_left(seen, draft)
@@ -197,7 +205,21 @@ def _delete(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
             draft.come_back(60.0)
         case _:
             draft.block("Storage", seen.database.spec.store.url, answer.words or "the bytes are being deleted")
-            draft.come_back(2.0)
+            draft.come_back(2.0 if answer.good else ASK_AGAIN)
+
+
+def _wait_for_newer_image(seen: Observed, draft: Draft) -> None:
+    """Databases keep the image that they began with, so a collector may be older than what we ask of it."""
+    newer = (
+        f"such as {seen.default_image}" if seen.default_image not in ("", seen.image) else "of this operator's version"
+    )
+    draft.block(
+        "Image",
+        seen.image,
+        "this image is older than the operator, and cannot delete a database only if nobody has brought it back meanwhile: "
+        f"set spec.image to a newer one, {newer}, and the deletion goes on; or {LET_GO}",
+    )
+    draft.come_back(60.0)
 
 
 def _nothing_left(seen: Observed, draft: Draft) -> None:
@@ -224,7 +246,7 @@ def wait_for_collector(seen: Observed, draft: Draft, words: str, otherwise: str)
             Family.of(seen.database).workload(Role.GC),
             f"the collector, which does the work in the bucket, does not answer ({told}); wait, mend that, or {otherwise}",
         )
-    draft.come_back(15.0)
+    draft.come_back(ASK_AGAIN)
 
 
 # --- pods ---------------------------------------------------------------------------------------------------------

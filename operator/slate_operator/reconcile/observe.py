@@ -23,8 +23,8 @@ from slate_operator.kube.cluster import (
     Key,
     Refused,
 )
+from slate_operator.kube.ownership import belongs
 from slate_operator.names import FINALIZER_DATABASE, Role
-from slate_operator.reconcile.leftovers import belongs
 from slate_operator.reconcile.observed import (
     Answer,
     Ask,

@@ -126,6 +126,11 @@ class Observed:
         return FINALIZER_DATABASE in self.database.metadata.finalizers
 
     @property
+    def image(self) -> str:
+        """Of its pods; empty if nobody has named one."""
+        return self.database.spec.image or self.database.status.image or self.default_image
+
+    @property
     def owner(self) -> Owner:
         metadata = self.database.metadata
         return Owner(metadata.uid, metadata.namespace, metadata.name)

@@ -12,7 +12,7 @@ from slate_operator.api.conditions import Condition, find, holds, said
 from slate_operator.api.database import Deletion, Endpoints
 from slate_operator.build.naming import Family
 from slate_operator.clock import stamp
-from slate_operator.kube.cluster import Body
+from slate_operator.kube.cluster import Body, Refused
 from slate_operator.names import Port, Role
 from slate_operator.reconcile.deletion import requested_at
 from slate_operator.reconcile.draft import Draft
@@ -30,8 +30,8 @@ TOLD = (names.READY, names.OWNED, names.CONTENDED, names.DELETION_BLOCKED, names
 """Conditions whose changes are events as well."""
 
 
-def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[str], cluster_domain: str) -> Outcome:
-    """``applied`` are the Deployments, by role, as they are now; ``refused`` is what the API server did not take."""
+def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[Refused], cluster_domain: str) -> Outcome:
+    """``applied`` are the Deployments, by role, as they are now; ``refused`` is why something could not be made."""
     seen, database = draft.seen, draft.seen.database
     if draft.release:
         return Outcome(events=draft.events, gone=True)
@@ -44,7 +44,7 @@ def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[str], 
     paused = database.spec.paused
     if not paused:
         _conclude(draft, conditions, refused)
-    if draft.halt is not None or any(each.reason == ROLLING_OUT for each in conditions.values()):
+    if refused or draft.halt is not None or any(each.reason == ROLLING_OUT for each in conditions.values()):
         draft.come_back(60.0)
     found = tuple(conditions.values())
     status = _status(draft, applied, cluster_domain) | {"phase": phase(found, deleting=_leaves(draft))}
@@ -69,7 +69,7 @@ def _leaves(draft: Draft) -> bool:
     return draft.seen.database.metadata.deleting or draft.seen.namespace_terminating
 
 
-def _conclude(draft: Draft, conditions: dict[str, Condition], refused: Sequence[str]) -> None:
+def _conclude(draft: Draft, conditions: dict[str, Condition], refused: Sequence[Refused]) -> None:
     """One Ready of all that was said; and whether it will become better by itself."""
     deleting = _leaves(draft)
     ready, reconciling, stalled = _verdict(draft, conditions, refused)
@@ -80,10 +80,12 @@ def _conclude(draft: Draft, conditions: dict[str, Condition], refused: Sequence[
         conditions[names.RECONCILING] = said(names.RECONCILING, True, ready.reason, ready.message)
 
 
-def _verdict(draft: Draft, conditions: Mapping[str, Condition], refused: Sequence[str]) -> tuple[Condition, bool, bool]:
+def _verdict(
+    draft: Draft, conditions: Mapping[str, Condition], refused: Sequence[Refused]
+) -> tuple[Condition, bool, bool]:
     database = draft.seen.database
     if refused:
-        return said(names.READY, False, "Refused", f"the API server does not take it: {refused[0]}"), False, True
+        return said(names.READY, False, refused[0].reason, str(refused[0])), False, True
     if _leaves(draft) and names.OWNED not in conditions:
         blocked = conditions.get(names.DELETION_BLOCKED)
         words = "it is being deleted" + (f" and waits for {blocked.message}" if blocked is not None else "")

@@ -99,12 +99,14 @@ class ScheduleReconciler:
         return Outcome([said(names.READY, True, "Scheduled", message)], told, events, again_in=soon)
 
     async def _children(self, schedule: CheckpointSchedule) -> list[Checkpoint]:
-        """Those that it made, the newest first."""
+        """Those that it made of its database, the newest first. What it, or one of its name before it, has made of another
+        is no history of this one, and is kept."""
         labels = {names.LABEL_SCHEDULE: schedule.metadata.name}
         found = [
             Checkpoint.of(each) for each in await self.cluster.list(CHECKPOINTS, schedule.metadata.namespace, labels)
         ]
-        return sorted(found, key=_scheduled_at, reverse=True)
+        ours = [each for each in found if each.spec.database_ref == schedule.spec.template.spec.database_ref]
+        return sorted(ours, key=_scheduled_at, reverse=True)
 
     async def _run(
         self, schedule: CheckpointSchedule, at: float, made: Sequence[Checkpoint]

@@ -8,9 +8,8 @@ from slate_operator.api.database import SlateDatabase
 from slate_operator.build.naming import Family
 from slate_operator.build.secrets import Made, admin_secret, auth_secret, authority_secret, tls_secret, wanted_rotation
 from slate_operator.clock import Clock
-from slate_operator.kube.cluster import SECRETS, Body, Cluster, Conflict, Refused
-from slate_operator.names import LABEL_DATABASE
-from slate_operator.reconcile.leftovers import belongs, check_own
+from slate_operator.kube.cluster import SECRETS, Body, Cluster, Conflict
+from slate_operator.kube.ownership import check_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +44,16 @@ async def tend_secrets(cluster: Cluster, database: SlateDatabase, clock: Clock, 
 
 
 async def _found(cluster: Cluster, family: Family, name: str) -> Body | None:
-    return await cluster.get(SECRETS, family.key(name))
+    """What is in a Secret that somebody else has under this name, such as a certificate of his own, is not even read."""
+    found = await cluster.get(SECRETS, family.key(name))
+    if found is not None:
+        check_own(SECRETS, found, family.object(SECRETS, name, {}))
+    return found
 
 
 async def _keep(cluster: Cluster, made: Made, found: Body | None) -> float | None:
-    """A new secret is created and never applied: if there is one after all, it is not to be overwritten. Neither is one that
-    a user had under this name, such as a certificate of his own."""
+    """A new secret is created and never applied: if there is one after all, it is not to be overwritten."""
     if found is not None:
-        name, (owner,) = made.body["metadata"]["name"], made.body["metadata"]["ownerReferences"]
-        if LABEL_DATABASE not in (found["metadata"].get("labels") or {}) and not belongs(found, owner["uid"]):
-            raise Refused(f"there is a Secret {name} already that is somebody else's; delete or rename it")
-        check_own(SECRETS, found, made.body)
         await cluster.apply(SECRETS, made.body)
     elif not await cluster.create(SECRETS, made.body):
         raise Conflict(f"Secret {made.body['metadata']['name']} has just come to be; look again")

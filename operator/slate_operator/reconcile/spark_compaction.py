@@ -15,7 +15,7 @@ from slate_operator.api.amount import size, size_of
 from slate_operator.api.database import SlateDatabase, SparkCompaction, SparkCompactionStatus
 from slate_operator.build.spark_compaction import id_of, run_of
 from slate_operator.clock import Clock, seconds_of, stamp
-from slate_operator.kube.cluster import Cluster, Refused
+from slate_operator.kube.cluster import Cluster, NameTaken, Refused
 from slate_operator.reconcile.draft import Draft
 from slate_operator.reconcile.spark_job import STARTERS, Course, chosen, look, start, stop
 from slate_operator.settings import Settings
@@ -49,7 +49,10 @@ class SparkCompactions:
     async def _follow(self, database: SlateDatabase, known: SparkCompactionStatus, draft: Draft) -> None:
         assert known.launcher is not None
         id, now = id_of(database, known.run), self.clock.now()
-        course = await look(self.cluster, id, known.launcher, database.metadata.uid, now)
+        try:
+            course = await look(self.cluster, id, known.launcher, now)
+        except NameTaken as taken:
+            course = Course("Failed", str(taken))
         if course.state == "Missing":
             course = Course("Failed", f"{STARTERS[known.launcher].kind} {id.name} was deleted")
         if not course.over:
@@ -94,7 +97,7 @@ class SparkCompactions:
         try:
             await start(self.cluster, run, launcher, self.settings.spark_role)
         except Refused as refusal:
-            self._say_failure(draft, f"the API server refuses what Spark needs: {refusal}")
+            self._say_failure(draft, f"what Spark needs cannot be made: {refusal}")
             return
         told = f"{STARTERS[launcher].kind} {run.name} merges {size(waiting)}"
         draft.happened("CompactingOnSpark", told)

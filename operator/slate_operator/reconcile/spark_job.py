@@ -17,6 +17,7 @@ from slate_operator.build.spark_objects import foundation, spark_application, su
 from slate_operator.build.spark_pods import DRIVER
 from slate_operator.build.spark_run import RunId, SparkRun
 from slate_operator.clock import seconds_of
+from slate_operator.kube.cache import has_labels
 from slate_operator.kube.cluster import (
     CONFIG_MAPS,
     JOBS,
@@ -25,10 +26,10 @@ from slate_operator.kube.cluster import (
     SPARK_APPLICATIONS,
     Body,
     Cluster,
-    Conflict,
     Kind,
     Refused,
 )
+from slate_operator.kube.ownership import belongs, check_own
 from slate_operator.logs import scrubbed
 from slate_operator.reconcile.rollout import explained
 
@@ -70,19 +71,22 @@ async def start(cluster: Cluster, run: SparkRun, launcher: str, role: str) -> No
     for kind, body in foundation(run, role):
         await cluster.apply(kind, body)
     make = spark_application if launcher == SPARK_OPERATOR else submit_job
-    await cluster.create(STARTERS[launcher], make(run))
+    kind, wanted = STARTERS[launcher], make(run)
+    if not await cluster.create(kind, wanted):
+        found = await cluster.get(kind, run.key(run.name))
+        if found is not None:
+            check_own(kind, found, wanted)
 
 
-async def look(cluster: Cluster, run: RunId, launcher: str, owner: str, now: float) -> Course:
-    """``owner`` is the uid of what it is run for."""
-    driver = await cluster.get(PODS, run.key(run.driver_pod))
+async def look(cluster: Cluster, run: RunId, launcher: str, now: float) -> Course:
+    driver = await _driver(cluster, run)
     if driver is not None:
         return await _of_driver(cluster, run, driver)
-    starter = await cluster.get(STARTERS[launcher], run.key(run.name))
+    kind = STARTERS[launcher]
+    starter = await cluster.get(kind, run.key(run.name))
     if starter is None:
         return Course("Missing")
-    if not any(each.get("uid") == owner for each in starter["metadata"].get("ownerReferences") or ()):
-        raise Conflict(f"{starter['kind']} {run.name} is of an object that is gone, and goes in a moment; look again")
+    check_own(kind, starter, run.object(kind, run.name, {}))
     return _of_application(starter, now) if launcher == SPARK_OPERATOR else await _of_submit(cluster, run, starter)
 
 
@@ -93,8 +97,10 @@ async def stop(cluster: Cluster, run: RunId) -> bool:
     """
     try:
         for kind in (*STARTERS.values(), CONFIG_MAPS, NETWORK_POLICIES):
-            await cluster.delete(kind, run.key(run.name))
-        driver = await cluster.get(PODS, run.key(run.driver_pod))
+            found = await cluster.get(kind, run.key(run.name))
+            if found is not None and belongs(found, run.owner["uid"]):
+                await cluster.delete(kind, run.key(run.name), uid=found["metadata"]["uid"])
+        driver = await _driver(cluster, run)
     except Refused as refusal:
         if refusal.reason != FORBIDDEN:
             raise
@@ -108,6 +114,12 @@ async def stop(cluster: Cluster, run: RunId) -> bool:
 
 
 # --- the driver's pod ---------------------------------------------------------------------------------------------
+
+
+async def _driver(cluster: Cluster, run: RunId) -> Body | None:
+    """Spark makes it from our template, with our label: a pod of its name without that is somebody else's."""
+    pod = await cluster.get(PODS, run.key(run.driver_pod))
+    return pod if pod is not None and has_labels(pod, {names.LABEL_SPARK: run.name}) else None
 
 
 async def _of_driver(cluster: Cluster, run: RunId, pod: Body) -> Course:

@@ -25,10 +25,10 @@ from slate_operator.kube.cluster import (
 from slate_operator.names import Role
 from slate_operator.reconcile import contention
 from slate_operator.reconcile.bootstrap import claim_path, come_to_be
-from slate_operator.reconcile.deletion import destroy, known_deadline
+from slate_operator.reconcile.deletion import ASK_AGAIN, destroy, known_deadline
 from slate_operator.reconcile.departure import depart
 from slate_operator.reconcile.draft import Draft, Plan, Unanswered
-from slate_operator.reconcile.observed import Look, Observed
+from slate_operator.reconcile.observed import Destroying, Look, Observed
 from slate_operator.reconcile.retention import retain
 
 Step = Callable[[Observed, Draft], None]
@@ -79,9 +79,15 @@ def block_by_pause(seen: Observed, draft: Draft) -> None:
 
 
 def block_by_protection(seen: Observed, draft: Draft) -> None:
-    answer = seen.answers.get(Look())
-    if answer is not None and isinstance(answer.value, DatabaseFacts) and answer.value.state == "alive":
-        draft.deadline = None
+    """A deadline of before says that the database may be marked: it is forgotten when that is alive, and stays so."""
+    looked = seen.answers.get(Look())
+    alive = looked is not None and isinstance(looked.value, DatabaseFacts) and looked.value.state == "alive"
+    if alive and draft.deadline is not None:
+        destroying = draft.ask(Destroying())
+        if destroying.good and not destroying.value:
+            draft.deadline = None
+        else:
+            draft.come_back(ASK_AGAIN)
     draft.block(
         "Protection", "deletionProtection", "spec.deletionProtection holds the deletion; set it to false to go on"
     )
@@ -93,13 +99,8 @@ def block_by_protection(seen: Observed, draft: Draft) -> None:
 def choose_image(seen: Observed, draft: Draft) -> None:
     """An operator that brings another image than the last one did changes nothing about databases that run."""
     draft.status["image"] = seen.database.status.image or seen.default_image or None
-    if not image_of(seen):
+    if not seen.image:
         draft.hold("NoImage", "there is no image to run: set spec.image, or tell the operator one", stalled=True)
-
-
-def image_of(seen: Observed) -> str:
-    database = seen.database
-    return database.spec.image or database.status.image or seen.default_image
 
 
 def keep_finalizer(seen: Observed, draft: Draft) -> None:
@@ -120,7 +121,7 @@ def give_identity(seen: Observed, draft: Draft) -> None:
 
 
 def run_collector(seen: Observed, draft: Draft) -> None:
-    if image_of(seen):
+    if seen.image:
         _run(seen, draft, Role.GC, 1)
     draft.apply(SERVICES, admin_service(seen.database))
 
@@ -227,7 +228,7 @@ def _run(seen: Observed, draft: Draft, role: str, replicas: int) -> bool:
         if role not in seen.deployments:
             return False
         replicas = 0
-    database, image = seen.database, image_of(seen)
+    database, image = seen.database, seen.image
     if is_own_image(database, role):
         image = database.spec.writer.image or image
     if needs_config(database, role):

@@ -16,7 +16,7 @@ import pytest
 from slate_operator.admin.database import CheckpointFacts
 from slate_operator.names import DELETION_BLOCKED, STALLED, Role
 from slate_operator.reconcile.deletion import finish
-from slate_operator.reconcile.observed import Answer, Relatives
+from slate_operator.reconcile.observed import Answer, Ask, Relatives, Work
 from tests.operator.build.samples import NOW, SMALL
 from tests.operator.database.stage import OURS, STRANGER, Bucket, Stage, living
 
@@ -334,6 +334,64 @@ def test_who_undeletes_it_by_the_command_is_waited_for() -> None:
     assert stage.gone
     assert stage.bucket.state is None
     assert stage.now - refused < 90, "it was asked again too late"
+
+
+class Old(Bucket):
+    """Its collector is of an image that does not know every field of a request."""
+
+    old = True
+
+    def answer(self, ask: Ask, now: float) -> Answer:
+        if self.old and isinstance(ask, Work) and "destroyed_at_s" in dict(ask.arguments):
+            words = "work.destroy.destroyed_at_s: Extra inputs are not permitted"
+            return Answer(problem="invalid-document", words=words)
+        return super().answer(ask, now)
+
+
+def test_an_image_that_is_too_old_to_delete_is_told_and_what_to_do() -> None:
+    bucket = Old()
+    stage = living(spec_of("Destroy") | {"image": "slate:1"}, bucket=bucket).delete()
+    for _ in range(6):
+        looked(stage)
+    assert stage.blocked_by == ["Image"]
+    (blocker,) = stage.status["deletion"]["blockedBy"]
+    assert blocker["name"] == "slate:1"
+    assert f"set spec.image to a newer one, such as {stage.default_image}" in blocker["message"]
+    assert "deletionPolicy to Retain" in blocker["message"]
+    assert "Extra inputs" not in blocker["message"]
+    blocked = stage.condition(DELETION_BLOCKED)
+    assert blocked is not None
+    assert blocked.reason == "Image"
+    assert (stage.outcome.again_in or 0.0) >= 60.0, "asking again and again makes it no newer"
+    bucket.old = False
+    run(stage.edit(image="slate:2"))
+    assert stage.gone
+    assert bucket.state is None
+
+
+class ReadOnly(Bucket):
+    """Its store answers questions, and takes nothing."""
+
+    shut = False
+
+    def answer(self, ask: Ask, now: float) -> Answer:
+        if self.shut and isinstance(ask, Work):
+            return Answer(problem="store-unavailable", words="the store takes no writes now")
+        return super().answer(ask, now)
+
+
+@pytest.mark.parametrize("looks", [1, 3], ids=["before the mark", "after it"])
+def test_work_that_is_not_taken_is_not_asked_for_every_second(looks: int) -> None:
+    bucket = ReadOnly()
+    stage = living(spec_of("Destroy"), bucket=bucket).delete().look(looks)
+    bucket.shut = True
+    for _ in range(3):
+        looked(stage)
+    assert "takes no writes" in stage.status["deletion"]["blockedBy"][0]["message"]
+    assert (stage.outcome.again_in or 0.0) >= 15.0
+    bucket.shut = False
+    run(stage)
+    assert stage.gone
 
 
 # --- each rule, switched off, is missed -------------------------------------------------------------------------------

@@ -204,13 +204,26 @@ async def test_a_soft_destruction_waits_for_its_grace(world: World) -> None:
     assert await state(world, spec) is None
 
 
-@pytest.mark.parametrize("held", [{"deletionProtection": True}, {"paused": True}])
-async def test_what_protects_the_object_protects_its_bytes(world: World, held: dict[str, bool]) -> None:
+async def test_what_is_protected_is_not_left_marked(world: World) -> None:
     spec = at("guarded", deletionPolicy="SoftDestroy", deleteGrace="1h")
     await start(world, "guarded", spec)
     await world.delete(DATABASES, "guarded")
     await settle(world, "guarded", blocked("Grace"))
-    await world.edit(DATABASES, "guarded", {"spec": held})
+    await world.edit(DATABASES, "guarded", {"spec": {"deletionProtection": True}})
+    body = await settle(world, "guarded", ready)
+    assert blocked("Protection")(body)
+    assert await state(world, spec) == "alive"
+    await world.edit(DATABASES, "guarded", {"spec": {"deletionProtection": False}})
+    await settle(world, "guarded", blocked("Grace"))
+    assert await state(world, spec) == "destroyed"
+
+
+async def test_a_pause_keeps_the_bytes_as_they_are(world: World) -> None:
+    spec = at("guarded", deletionPolicy="SoftDestroy", deleteGrace="1h")
+    await start(world, "guarded", spec)
+    await world.delete(DATABASES, "guarded")
+    await settle(world, "guarded", blocked("Grace"))
+    await world.edit(DATABASES, "guarded", {"spec": {"paused": True}})
     world.clock.ahead += 7200
     for _ in range(5):
         await let_pods_run(world)
@@ -219,7 +232,7 @@ async def test_what_protects_the_object_protects_its_bytes(world: World, held: d
     assert body is not None
     assert body["status"]["deletion"]["deadline"]
     assert await state(world, spec) == "destroyed"
-    await world.edit(DATABASES, "guarded", {"spec": {"deletionPolicy": "Retain", **dict.fromkeys(held, False)}})
+    await world.edit(DATABASES, "guarded", {"spec": {"deletionPolicy": "Retain", "paused": False}})
     await settle(world, "guarded", gone)
     assert await state(world, spec) == "alive"
 
@@ -396,6 +409,7 @@ async def test_what_somebody_else_has_put_under_a_name_is_not_taken_away(world: 
     assert await world.get(SERVICES, "mine") is not None
     assert await world.get(NETWORK_POLICIES, "mine-writer") is not None
     # What we made ourselves goes when it is not wanted any more.
+    await world.delete(NETWORK_POLICIES, "mine-writer")
     await world.edit(DATABASES, "mine", {"spec": {"networkPolicies": {"enabled": True}}})
     await settle(world, "mine", ready)
     assert await world.get(NETWORK_POLICIES, "mine-gc") is not None
@@ -413,7 +427,7 @@ async def test_a_secret_of_somebody_else_is_not_overwritten(world: World) -> Non
     found = await world.get(SECRETS, "orders-tls")
     assert found is not None
     assert found["data"] == data
-    assert condition(seen, names.READY)["reason"] == "Refused"
+    assert condition(seen, names.READY)["reason"] == "NameTaken"
     assert "Secret orders-tls already" in condition(seen, names.READY)["message"]
     await world.delete(SECRETS, "orders-tls")
     await settle(world, "orders", lambda body: condition(body, names.OWNED).get("status") == "True")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from slate_operator.admin.database import OperationFacts
-from slate_operator.clock import stamp
-from slate_operator.names import FINALIZER_DATABASE, Role
+from slate_operator.clock import seconds_of, stamp
+from slate_operator.names import FINALIZER_DATABASE, READY, STALLED, Role
 from slate_operator.reconcile.observed import Answer, Ask, Destroying, Look, Work
 from tests.operator.database.stage import OURS, Bucket, Stage, living
 from tests.operator.database.test_matrix import alive, destroyed, looked, run, spec_of
@@ -37,15 +37,15 @@ def without_collector() -> Stage:
     return stage
 
 
-def protected() -> Stage:
-    """And was protected for a while, then paused."""
-    stage = in_grace().edit(deletionProtection=True).look(2).edit(paused=True).look(2)
+def paused() -> Stage:
+    """And was paused for a while."""
+    stage = in_grace().edit(paused=True).look(2)
     assert stage.status["deletion"]["deadline"]
-    return stage.edit(deletionProtection=False, paused=False)
+    return stage.edit(paused=False)
 
 
 @pytest.mark.parametrize(
-    "phase", [in_grace, by_command, without_collector, protected], ids=lambda phase: str(phase.__name__)
+    "phase", [in_grace, by_command, without_collector, paused], ids=lambda phase: str(phase.__name__)
 )
 def test_bytes_that_are_marked_come_back_before_the_object_goes(phase: Callable[[], Stage]) -> None:
     stage = phase()
@@ -161,18 +161,93 @@ def test_a_namespace_that_goes_takes_no_longer(phase: Callable[[], Stage], reach
     assert stage.bucket.state == ("alive" if reached else "destroyed")
 
 
-@pytest.mark.parametrize("held", [{"deletionProtection": True}, {"paused": True}])
-def test_what_protects_the_object_protects_its_bytes(held: dict[str, bool]) -> None:
-    stage = in_grace().edit(**held)
+def test_a_pause_keeps_the_bytes_as_they_are() -> None:
+    stage = in_grace().edit(paused=True)
     stage.now += 30 * DAY
     stage.look(5)
     assert not stage.gone
     assert stage.bucket.state == "destroyed"
     assert "destroy hard" not in stage.bucket.done
-    stage.edit(**dict.fromkeys(held, False))
+    stage.edit(paused=False)
     run(stage)
     assert stage.gone
     assert stage.bucket.state is None
+
+
+# --- protection: a reaper, which knows nothing but the bucket, deletes what is left marked as destroyed ---------------
+
+
+def test_what_is_protected_during_the_grace_comes_back() -> None:
+    stage = in_grace().edit(deletionProtection=True)
+    stage.now += 6 * DAY
+    stage.look(3)
+    assert stage.bucket.state == "alive", "a reaper would take the bytes of a protected database"
+    assert stage.runs(Role.WRITER), "as if it had been protected before it was deleted"
+    assert stage.blocked_by == ["Protection"]
+    assert "deadline" not in stage.status["deletion"]
+    lifted = stage.edit(deletionProtection=False).now
+    stage.look(5)
+    assert stage.bucket.state == "destroyed"
+    assert seconds_of(stage.status["deletion"]["deadline"]) >= lifted + 7 * DAY, "its grace begins anew"
+    stage.now += 7 * DAY
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state is None
+
+
+def test_who_destroys_what_is_protected_by_the_command_has_to_lift_that_first() -> None:
+    stage = living(spec_of("SoftDestroy") | {"deletionProtection": True})
+    for _ in range(3):
+        bucket = stage.bucket
+        bucket.state, bucket.destroyed_at, bucket.epoch = "destroyed", int(stage.now), bucket.epoch + 1
+        stage.look(2)
+        assert bucket.state == "alive"
+        assert stage.condition(STALLED) is None
+    stage.edit(deletionProtection=False)
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", int(stage.now)
+    stage.look(3)
+    assert stage.bucket.state == "destroyed", "what is not protected was meant to be"
+
+
+def test_what_is_protected_and_cannot_be_brought_back_is_told_and_tried_again() -> None:
+    stage = in_grace().edit(deletionProtection=True)
+    stage.bucket.failing = "the manifest cannot be written"
+    stage.look(3)
+    told = stage.condition(READY)
+    assert told is not None
+    assert told.reason == "NotRecovered"
+    assert "the manifest cannot be written" in told.message
+    assert (stage.outcome.again_in or 0.0) >= 60.0
+    tried = len(stage.bucket.done)
+    stage.look(3)
+    assert len(stage.bucket.done) <= tried + 1, "it is tried again and again"
+    stage.bucket.failing = ""
+    stage.now += 3600
+    stage.look(2)
+    assert stage.bucket.state == "alive"
+
+
+def test_a_destruction_under_way_when_it_is_protected_is_undone() -> None:
+    stage = alive("SoftDestroy").delete().look(2)
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.edit(deletionProtection=True).look(2)
+    assert stage.bucket.state == "alive"
+    assert stage.status["deletion"]["deadline"], "it may still be marked, and whoever sets Retain has to know"
+    assert (stage.outcome.again_in or DAY) < 60
+    stage.bucket.operations["slow"] = OperationFacts("slow", "succeeded")
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", int(stage.now)
+    stage.look(2)
+    assert stage.bucket.state == "alive"
+
+
+@pytest.mark.parametrize("policy", ["SoftDestroy", "Destroy"])
+def test_a_namespace_that_goes_does_not_mark_what_is_protected(policy: str) -> None:
+    stage = living(spec_of(policy) | {"deletionProtection": True}).delete()
+    stage.namespace_terminating = True
+    stage.look(40)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+    assert not any(done.startswith("destroy") for done in stage.bucket.done)
 
 
 def test_what_was_never_marked_waits_for_nobody_long() -> None:

@@ -116,6 +116,21 @@ async def test_what_is_not_wanted_any_more_is_stopped(world: World) -> None:
     assert "sparkCompaction" not in body["status"]  # type: ignore[operator]
 
 
+async def test_a_name_that_is_taken_is_told_and_stops_nothing_else(world: World) -> None:
+    containers = {"containers": [{"name": "mine", "image": "mine:1"}], "restartPolicy": "Never"}
+    his = await world.make(JOBS, f"{FAMILY}-1", {"template": {"spec": containers}})
+    await start(world, "orders", at("orders", compactor={"spark": SPARK}))
+    await plan_a_large_job(world)
+    body = await look(world)
+    told = condition(body, names.COMPACTING_ON_SPARK)
+    assert told["status"] == "False"
+    assert f"there is a Job {FAMILY}-1 already" in told["message"]
+    assert condition(body, names.READY)["status"] == "True"
+    await world.edit(DATABASES, "orders", {"spec": {"compactor": {"spark": None}}})
+    await look(world)
+    assert await world.get(JOBS, f"{FAMILY}-1") == his
+
+
 def test_the_compactor_leaves_large_jobs() -> None:
     spec = {"store": {"url": "s3://shop/orders"}, "compactor": {"spark": {"largerThan": "10Gi", "leaveFor": "15m"}}}
     database = SlateDatabase.of({"metadata": {"name": "orders", "namespace": "shop"}, "spec": spec})

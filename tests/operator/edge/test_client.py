@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from slate_operator.kube.cluster import (
@@ -13,13 +15,14 @@ from slate_operator.kube.cluster import (
     Conflict,
     Key,
     Kind,
+    NameTaken,
     Refused,
     Unreachable,
 )
 from slate_operator.kube.requests import Place, Requests, connect
 from slate_operator.names import ANNOTATION_APPLIED, FIELD_MANAGER, LABEL_DATABASE, STATUS_MANAGER
 from tests.cluster.tool.apiserver import ApiServer
-from tests.operator.edge.world import Object, checkpoint, config_map, world
+from tests.operator.edge.world import OWNER, Object, checkpoint, config_map, world
 
 
 def managers(kinds: ApiServer, *words: str) -> set[str]:
@@ -158,6 +161,42 @@ async def test_what_is_not_ours_is_found_though_no_watch_shows_it(kinds: ApiServ
         assert names >= {"ours", "foreign"}
 
 
+async def test_what_is_not_ours_is_never_overwritten(kinds: ApiServer, place: str) -> None:
+    foreign = config_map(place, a="mine")
+    del foreign["metadata"]["labels"], foreign["metadata"]["ownerReferences"]
+    kinds.kubectl.apply([foreign], namespace=place)
+    async with world(kinds) as here:
+        with pytest.raises(NameTaken, match=f"label it {LABEL_DATABASE}=orders to have it taken over"):
+            await here.cluster.apply(CONFIG_MAPS, config_map(place, a="1"))
+    assert kinds.kubectl.get("configmap/settings", "-n", place)["data"] == {"a": "mine"}
+    kinds.kubectl("label", "configmap/settings", f"{LABEL_DATABASE}=orders", "-n", place)
+    async with world(kinds) as here:
+        await here.cluster.apply(CONFIG_MAPS, config_map(place, a="1"))
+    assert kinds.kubectl.get("configmap/settings", "-n", place)["data"] == {"a": "1"}
+
+
+@pytest.mark.parametrize("ours_was_there", [False, True])
+async def test_what_comes_to_be_between_look_and_write_is_not_overwritten(
+    kinds: ApiServer, place: str, monkeypatch: pytest.MonkeyPatch, ours_was_there: bool
+) -> None:
+    foreign = config_map(place, a="mine")
+    del foreign["metadata"]["labels"], foreign["metadata"]["ownerReferences"]
+    async with world(kinds) as here:
+        if ours_was_there:
+            await here.cluster.apply(CONFIG_MAPS, config_map(place, a="0"))
+        patch = here.requests.patch
+
+        async def too_late(*words: Any) -> Object:
+            kinds.kubectl("delete", "configmap/settings", "-n", place, "--ignore-not-found")
+            kinds.kubectl.apply([foreign], namespace=place)
+            return await patch(*words)
+
+        monkeypatch.setattr(here.requests, "patch", too_late)
+        with pytest.raises(Conflict):
+            await here.cluster.apply(CONFIG_MAPS, config_map(place, a="1"))
+    assert kinds.kubectl.get("configmap/settings", "-n", place)["data"] == {"a": "mine"}
+
+
 async def test_create_and_delete_may_be_repeated(kinds: ApiServer, place: str) -> None:
     key = Key(place, "settings")
     async with world(kinds) as here:
@@ -226,7 +265,7 @@ def deployment(namespace: str) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "d", "namespace": namespace, "labels": labels},
+        "metadata": {"name": "d", "namespace": namespace, "labels": labels, "ownerReferences": [OWNER]},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},

@@ -20,6 +20,14 @@ from tests.cluster.tool.apiserver import ApiServer
 
 Object = dict[str, Any]
 
+OWNER = {
+    "apiVersion": API_VERSION,
+    "kind": "SlateDatabase",
+    "name": "orders",
+    "uid": "6f1c7f6e-27b0-4b0a-9a3b-6b3f6a6f8a01",
+    "controller": True,
+}
+
 
 @dataclass
 class World:
@@ -58,7 +66,7 @@ async def world(server: ApiServer, namespaces: tuple[str, ...] = ()) -> AsyncIte
 
 def config_map(namespace: str, name: str = "settings", **data: str) -> Object:
     labels = {LABEL_DATABASE: "orders"}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [OWNER]}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
