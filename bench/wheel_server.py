@@ -1,7 +1,7 @@
 """SET, MSET and GET of the Redis protocol in front of the original, the plain way: the peer of :mod:`bench.serve`.
 
-``python wheel_server.py PORT [uvloop]``, on the event loop of Python or on uvloop. A SET is answered when it is durable, as
-ours is; a connection's requests are carried out one after the other.
+``python wheel_server.py PORT``, on uvloop as ours is. A SET is answered when it is durable, as ours is; a connection's
+requests are carried out one after the other.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ async def main(port: int) -> None:
     await server.serve_forever()
 
 
-(uvloop if "uvloop" in sys.argv else asyncio).run(main(int(sys.argv[1])))
+uvloop.run(main(int(sys.argv[1])))

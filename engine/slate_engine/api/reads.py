@@ -20,7 +20,6 @@ from slate_engine.api.records import KeyValue
 from slate_engine.api.scanning import Renewal, Scan, Scannable, deleted
 from slate_engine.errors import InvalidError
 from slate_engine.format.arrow import COLUMNS, record_batch
-from slate_engine.format.columns import HAS_EXPIRE
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.row import Row
 from slate_engine.lsm.snapshot import GENTLE_PARTS, LARGE_PARTS, PARTS_AHEAD, UNREAD, Unread
@@ -70,13 +69,13 @@ class Readable(Unmade, ABC):
         row = await self._row(arguments.key(key))
         return None if row is None else key_value(row)
 
-    def peek(self, key: bytes) -> KeyValue | Unread | None:
-        """What ``get_key_value`` gives, at once, if it is in memory; ``UNREAD`` if something has to be read first."""
+    def peek(self, key: bytes) -> Row | Unread | None:
+        """What ``get_key_value`` gives, at once, if it is in memory; ``UNREAD`` if something has to be read first. It is for
+        a server, so it gives the engine's own row: to make a record of it takes as long as to pass it on."""
         found = self._view(False).peek(arguments.key(key))
-        if found is UNREAD:
-            return found
-        self._note_read(key)
-        return None if found is None else key_value(found)
+        if found is not UNREAD:
+            self._note_read(key)
+        return found
 
     async def get_key_value_with_options(self, key: bytes, options: ReadOptions) -> KeyValue | None:
         row = await self._row_with_options(arguments.key(key), options)
@@ -166,7 +165,7 @@ def key_value(row: Row) -> KeyValue:
         value=row.value,
         seq=row.seq,
         create_ts=row.create_ts,
-        expire_ts=row.expire_ts if row.flags & HAS_EXPIRE else None,
+        expire_ts=row.expires_ms,
     )
 
 

@@ -6,7 +6,7 @@ with the same hash. Keys whose hashes are the same share a chain, and whoever wa
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,13 +46,12 @@ class KeyIndex:
     def newest(self, key: bytes, max_seq: int, data: U8, offsets: I64, seq: U64) -> int:
         """The place of the newest row of ``key`` at or below ``max_seq``, or -1. The rows are in ``data``: row ``i`` has its
         key at ``offsets[2 * i]``, up to its value at the next."""
-        octets = np.frombuffer(key, np.uint8)
-        at = _find(octets, self._hashes, self._places, _SCATTER)
-        return _visible(octets, at, self._older, data, offsets, seq, np.uint64(max_seq))
+        seen = np.uint64(max_seq)
+        return _newest(key, self._hashes, self._places, self._older, data, offsets, seq, seen, _SCATTER)
 
     def older(self, key: bytes, place: int, data: U8, offsets: I64) -> int:
         """The place of the row of ``key`` before the one at ``place``, or -1."""
-        return _same_key(np.frombuffer(key, np.uint8), int(self._older[place]), self._older, data, offsets)
+        return _same_key(key, int(self._older[place]), self._older, data, offsets)
 
     def _widen(self) -> None:
         hashes = np.zeros(2 * len(self._hashes), np.uint64)
@@ -95,8 +94,9 @@ def _move(old_hashes: U64, old_places: I32, hashes: U64, places: I32, scatter: n
 
 
 @kernel
-def _same_key(key: U8, place: int, older: I32, data: U8, offsets: I64) -> int:
-    """The first place from ``place`` on along its chain that has this key, or -1."""
+def _same_key(key: Any, place: int, older: I32, data: U8, offsets: I64) -> int:
+    """The first place from ``place`` on along its chain that has this key, or -1. The key comes as Python's ``bytes``: to
+    make an array of it would take as long as to find it."""
     while place >= 0:
         start = offsets[2 * place]
         if offsets[2 * place + 1] - start == len(key):
@@ -110,15 +110,20 @@ def _same_key(key: U8, place: int, older: I32, data: U8, offsets: I64) -> int:
 
 
 @kernel
-def _visible(key: U8, place: int, older: I32, data: U8, offsets: I64, seq: U64, max_seq: np.uint64) -> int:
-    """The first place from ``place`` on along its chain that has this key and is seen at ``max_seq``, or -1."""
-    place = _same_key(key, place, older, data, offsets)
+def _newest(
+    key: Any,
+    hashes: U64,
+    places: I32,
+    older: I32,
+    data: U8,
+    offsets: I64,
+    seq: U64,
+    max_seq: np.uint64,
+    scatter: np.uint64,
+) -> int:
+    """The first place in the chain of a key's hash that has this key and is seen at ``max_seq``, or -1."""
+    newest = int(places[_slot(siphash(key, 0, len(key)), hashes, places, scatter)])
+    place = _same_key(key, newest, older, data, offsets)
     while place >= 0 and seq[place] > max_seq:
-        place = _same_key(key, older[place], older, data, offsets)
+        place = _same_key(key, int(older[place]), older, data, offsets)
     return place
-
-
-@kernel
-def _find(key: U8, hashes: U64, places: I32, scatter: np.uint64) -> int:
-    """The newest place in the chain of a key's hash, or -1."""
-    return int(places[_slot(siphash(key, 0, len(key)), hashes, places, scatter)])

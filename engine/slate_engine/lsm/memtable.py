@@ -108,13 +108,21 @@ class Memtable:
             self._settled.append(self._recent)
             self._recent, self._recent_by_key, self._unsettled_bytes = [], {}, 0
 
+    def newest(self, key: bytes, max_seq: int) -> Row | None:
+        """The newest version of ``key`` at or below ``max_seq``."""
+        for row in reversed(self._recent_by_key.get(key, ())):
+            if row.seq <= max_seq:
+                return row
+        place = self._settled.newest(key, max_seq)
+        return self._settled.row(key, place) if place >= 0 else None
+
     def versions(self, key: bytes, max_seq: int) -> Iterator[Row]:
         """The versions of ``key`` at or below ``max_seq``, newest first."""
         for row in reversed(self._recent_by_key.get(key, ())):
             if row.seq <= max_seq:
                 yield row
                 max_seq = row.seq - 1  # what was given is not given again, should it settle meanwhile
-        place = self._settled.newest(key, max_seq) if len(self._settled) else -1
+        place = self._settled.newest(key, max_seq)
         while place >= 0:
             yield self._settled.row(key, place)
             place = self._settled.older(key, place)

@@ -71,6 +71,9 @@ class WalTable:
         picks, sizes = marks(len(rows), rows.nbytes)
         yield take_bytes(rows.keys, picks), sizes
 
+    def newest(self, key: bytes, max_seq: int) -> Row | None:
+        return next(iter(self.versions(key, max_seq)), None)
+
     def versions(self, key: bytes, max_seq: int) -> list[Row]:
         return find_versions(self.sorted, key, max_seq)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slate_engine.format.columns import Rows
+from slate_engine.format.columns import HAS_EXPIRE, Rows
 from slate_engine.lsm.order import equal_range
 
 
@@ -17,6 +17,11 @@ class Row(NamedTuple):
     flags: int
     create_ts: int
     expire_ts: int
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When it expires, if it ever does."""
+        return self.expire_ts if self.flags & HAS_EXPIRE else None
 
 
 def row_at(rows: Rows, at: int) -> Row:

@@ -149,7 +149,7 @@ class RowLog:
     def newest(self, key: bytes, max_seq: int) -> int:
         """The place of the newest version of ``key`` at or below ``max_seq``, or -1."""
         now = self.columns
-        return self._index.newest(key, max_seq, now.data, now.offsets, now.seq)
+        return self._index.newest(key, max_seq, now.data, now.offsets, now.seq) if now.length else -1
 
     def older(self, key: bytes, place: int) -> int:
         """The place of the version of ``key`` before the one at ``place``, or -1."""

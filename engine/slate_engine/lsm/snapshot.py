@@ -79,6 +79,10 @@ class Memory(Protocol):
 
     def rows(self) -> Rows: ...
 
+    def newest(self, key: bytes, max_seq: int) -> Row | None:
+        """The newest version of ``key`` at or below ``max_seq``: all that most reads need."""
+        ...
+
     def versions(self, key: bytes, max_seq: int) -> Iterable[Row]: ...
 
     async def in_order(self, runtime: Runtime | None) -> InOrder: ...
@@ -111,6 +115,11 @@ class Snapshot:
         """What a reader sees of ``key``, if that is in memory; ``UNREAD`` if something has to be read first."""
         versions: list[Row] = []
         for memory in self.memory:
+            newest = memory.newest(key, self.max_seq)
+            if newest is None:
+                continue
+            if not (versions or newest.flags & MERGE):
+                return None if newest.flags & TOMBSTONE else newest
             if _reaches_base(versions, memory.versions(key, self.max_seq)):
                 return self._resolved(key, versions)
         for view in self.levels.of_key(key):

@@ -23,6 +23,7 @@ from slate_engine.api.reader import DbReader
 from slate_engine.api.records import KeyValue
 from slate_engine.api.transaction import DbTransaction
 from slate_engine.errors import TransactionError
+from slate_engine.lsm.row import Row
 from slate_engine.lsm.snapshot import UNREAD, Unread
 from slate_engine.runtime import Runtime
 
@@ -59,7 +60,7 @@ Expiry = int | None | KeepDefault
 class Readable(Protocol):
     """A database, a reader or a transaction."""
 
-    def peek(self, key: bytes) -> KeyValue | Unread | None: ...
+    def peek(self, key: bytes) -> Row | Unread | None: ...
 
     async def get_key_value(self, key: bytes) -> KeyValue | None: ...
 
@@ -97,15 +98,16 @@ class _Reading:
     def peek(self, key: bytes) -> Entry | Unread | None:
         """What :meth:`get` gives, at once, if it is in memory."""
         found = self._source.peek(key)
-        return found if found is UNREAD else self._entry(found)
+        if found is UNREAD or found is None:
+            return found
+        return self._unexpired(Entry(key, found.value, found.expires_ms))
 
     async def get(self, key: bytes) -> Entry | None:
-        return self._entry(await self._source.get_key_value(key))
+        found = await self._source.get_key_value(key)
+        return None if found is None else self._unexpired(Entry(key, found.value, found.expire_ts))
 
-    def _entry(self, found: KeyValue | None) -> Entry | None:
-        if found is None or (found.expire_ts is not None and found.expire_ts <= self._runtime.now_ms()):
-            return None
-        return Entry(found.key, found.value, found.expire_ts)
+    def _unexpired(self, entry: Entry) -> Entry | None:
+        return entry if entry.expires_ms is None or entry.expires_ms > self._runtime.now_ms() else None
 
     async def entries(self, start: bytes, end: bytes | None, *, descending: bool = False) -> AsyncIterator[Entry]:
         """The keys from ``start`` on and before ``end``. An empty key cannot exist, so an empty ``start`` is the first."""

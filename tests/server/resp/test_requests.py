@@ -41,6 +41,14 @@ def test_byte_by_byte() -> None:
     assert parsed([bytes([byte]) for byte in packed(request) * 2]) == [request, request]
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 200])
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 5000])
+def test_of_any_size(count: int, size: int) -> None:
+    request = [b"\r" * size] * count
+    data = packed(request) + packed([b"PING"])
+    assert parsed([data]) == parsed([data[:7], data[7:-3], data[-3:]]) == [request, [b"PING"]]
+
+
 def test_a_large_argument_is_not_looked_at_before_it_is_there() -> None:
     parser = RequestParser(Limits())
     parser.feed(b"*2\r\n$3\r\nGET\r\n$1000000\r\n")

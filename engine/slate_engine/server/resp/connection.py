@@ -77,10 +77,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
         self.heard = True
-        if self._resting:
-            self._answer_at_once()
-        else:
-            self._arrived.set()
+        if self._resting and self._answered_at_once():
+            return
+        self._resting = False
+        self._arrived.set()
         if self._parser.buffered > INPUT_HIGH and self._reading:
             self._reading = False
             self._transport.pause_reading()
@@ -166,9 +166,10 @@ class Connection(asyncio.Protocol):
         finally:
             self._resting = False
 
-    def _answer_at_once(self) -> None:
+    def _answered_at_once(self) -> bool:
         """Answer what has just come in the very call that brought it, as far as it asks for what is in memory: to wake a
-        task for it would take longer than the rest. What begins with another request is left to the task."""
+        task for it would take longer than the rest. Whether that was all; what begins with another request, or is not whole,
+        is left to the task."""
         session = self.session
         try:
             requests = self._parser.requests(self._service.limits.pipeline)
@@ -184,9 +185,7 @@ class Connection(asyncio.Protocol):
                 answered += 1
             self._flush()
         self._taken = requests[answered:]
-        if self._taken or self._fault is not None or self._parser.buffered:
-            self._resting = False
-            self._arrived.set()
+        return not (self._taken or self._fault is not None or self._parser.buffered)
 
     def _listen(self) -> None:
         """Take more bytes from the socket, if that was stopped. What one request may come to, the parser may hold."""

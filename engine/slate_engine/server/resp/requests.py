@@ -30,13 +30,18 @@ class Limits:
 STRANGERS = Limits(arguments=10, bytes=16 << 10)
 """What is asked before the password was given is short: AUTH, HELLO, PING."""
 
+_LONGEST_HEADER = 32
+_COUNTS = {b"*%d\r" % count: count for count in range(1, 64)}
+_SIZES = {b"$%d" % size: size for size in range(1024)}
+"""The headers that nearly all requests have: to look a number up takes a third of the time that it takes to read it."""
+
 
 class RequestParser:
     """Gathers bytes until a request is whole. A request is the list of its arguments, the command's name first."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""
         self._arguments: list[bytes] = []
         self._missing = 0
         self._size = 0
@@ -44,6 +49,12 @@ class RequestParser:
         """So many bytes must be there before it is worth looking again: a large argument comes in a thousand pieces."""
 
     def feed(self, data: bytes) -> None:
+        # Nearly always whole requests come, and nothing is before them: then they are read where they are.
+        if not self._buffer:
+            self._buffer = data
+            return
+        if type(self._buffer) is bytes:
+            self._buffer = bytearray(self._buffer)
         self._buffer += data
 
     @property
@@ -58,7 +69,7 @@ class RequestParser:
             return found
         data, at, begun, self._awaited = bytes(self._buffer), 0, 0, 0
         try:
-            while len(found) < most:
+            while at < len(data) and len(found) < most:
                 begun = at
                 if not self._missing:
                     end = data.find(b"\n", at, at + LONGEST_INLINE)
@@ -66,15 +77,19 @@ class RequestParser:
                         if len(data) - at >= LONGEST_INLINE:
                             raise ProtocolError("Protocol error: too big inline request")
                         break
-                    if data[at] != 0x2A:
-                        if words := split_inline(data[at:end].rstrip(b"\r")):
-                            found.append(words)
-                        at = end + 1
+                    line, at = data[at:end], end + 1
+                    count = _COUNTS.get(line)
+                    if count is None:
+                        if line[:1] != b"*":
+                            if words := split_inline(line.rstrip(b"\r")):
+                                found.append(words)
+                            continue
+                        count = _count(line)
+                    if count > self.limits.arguments:
+                        raise ProtocolError("Protocol error: invalid multibulk length")
+                    if count <= 0:
                         continue
-                    self._missing = self._count(data[at + 1 : end - 1], data[end - 1 : end])
-                    at = end + 1
-                    if not self._missing:
-                        continue
+                    self._missing = count
                 at = self._take_arguments(data, at)
                 if self._missing:
                     break
@@ -85,51 +100,56 @@ class RequestParser:
                 raise
             at = begun
             self._arguments, self._missing, self._size, self._awaited = [], 0, 0, 0
-        del self._buffer[:at]
+        self._buffer = data[at:]
         self._awaited = max(self._awaited - at, 0)
         return found
 
     def _take_arguments(self, data: bytes, at: int) -> int:
         """Take those arguments of the present request that are whole; where the next one begins."""
-        arguments, length, limit = self._arguments, len(data), self.limits.bytes
-        while self._missing:
-            end = data.find(b"\r\n", at, at + 32)
+        arguments, missing, taken, limit = self._arguments, self._missing, self._size, self.limits.bytes
+        while missing:
+            end = data.find(b"\r\n", at, at + _LONGEST_HEADER)
             if end < 0:
-                if length - at >= 32:
+                if len(data) - at >= _LONGEST_HEADER:
                     raise ProtocolError("Protocol error: too big bulk count string")
-                return at
-            if data[at] != 0x24:
-                raise ProtocolError(f"Protocol error: expected '$', got {data[at : at + 1]!r}")
-            digits = data[at + 1 : end]
-            if not digits.isdigit() or len(digits) > 12:
-                raise ProtocolError("Protocol error: invalid bulk length")
-            size = int(digits)
-            if size + self._size > limit:
+                break
+            header = data[at:end]
+            size = _SIZES.get(header)
+            if size is None:
+                size = _size(header)
+            if size + taken > limit:
                 raise ProtocolError(f"Protocol error: invalid bulk length, a request has at most {limit} bytes")
             start = end + 2
             stop = start + size
-            if stop + 2 > length:
-                self._awaited = stop + 2
-                return at
             if data[stop : stop + 2] != b"\r\n":
-                raise ProtocolError("Protocol error: an argument is longer or shorter than its header says")
+                if stop + 2 <= len(data):
+                    raise ProtocolError("Protocol error: an argument is longer or shorter than its header says")
+                self._awaited = stop + 2
+                break
             arguments.append(data[start:stop])
-            self._size += size
-            self._missing -= 1
+            taken += size
+            missing -= 1
             at = stop + 2
+        self._missing, self._size = missing, taken
         return at
 
-    def _count(self, digits: bytes, before_newline: bytes) -> int:
-        if before_newline != b"\r" or not _is_number(digits):
-            raise ProtocolError("Protocol error: invalid multibulk length")
-        count = int(digits)
-        if count > self.limits.arguments:
-            raise ProtocolError("Protocol error: invalid multibulk length")
-        return max(count, 0)
+
+def _count(line: bytes) -> int:
+    """The number of arguments in the first line of a request, up to its newline."""
+    digits = line[1:-1]
+    if line[-1:] != b"\r" or len(digits) > 12 or not digits.removeprefix(b"-").isdigit():
+        raise ProtocolError("Protocol error: invalid multibulk length")
+    return int(digits)
 
 
-def _is_number(digits: bytes) -> bool:
-    return len(digits) <= 12 and (digits.isdigit() or (digits[:1] == b"-" and digits[1:].isdigit()))
+def _size(header: bytes) -> int:
+    """The number of bytes in the header of an argument."""
+    if header[:1] != b"$":
+        raise ProtocolError(f"Protocol error: expected '$', got {header[:1]!r}")
+    digits = header[1:]
+    if not digits.isdigit() or len(digits) > 12:
+        raise ProtocolError("Protocol error: invalid bulk length")
+    return int(digits)
 
 
 _ESCAPES = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
