@@ -67,5 +67,7 @@ class Segments:
         """A sorted batch by segment; without an extractor all of it is the root's."""
         if self._extractor is None:
             return [(b"", rows)]
-        parts = [(prefix, cut(rows, KeyRange.of_prefix(prefix))) for prefix in self.prefixes]
+        # A copy, made in one step: a flush splits in a thread while commits add segments, and a smaller one moves the others
+        # on, so that one of them would be met twice.
+        parts = [(prefix, cut(rows, KeyRange.of_prefix(prefix))) for prefix in self.prefixes.copy()]
         return [(prefix, part) for prefix, part in parts if len(part)]

@@ -8,11 +8,13 @@ while more is committed than is worth remembering loses: whether it did collide,
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
-from slate_engine.format.key_range import KeyRange
+from slate_engine.format.key_range import BoundType, KeyRange
 
 MOST_BYTES = 256 << 20
 """Of keys that were written while a transaction was open. More are not remembered for the sake of one that takes so long."""
@@ -79,11 +81,13 @@ class Transactions:
         if transaction.ranges:
             if unknown:
                 return b""
-            for key in reversed(committed):
-                if committed[key] <= started:
-                    break
-                if any(key in read for read in transaction.ranges):
-                    return key
+            # Keys and ranges may both be many. In order, the first key from the start of a range on decides for it.
+            newer = sorted(takewhile(lambda key: committed[key] > started, reversed(committed)))
+            for read in transaction.ranges:
+                search = bisect_right if read.start.type is BoundType.EXCLUDED else bisect_left
+                place = search(newer, read.start.key)
+                if place < len(newer) and newer[place] in read:
+                    return newer[place]
         return None
 
     def committed(self, keys: Iterable[bytes], seq: int) -> None:

@@ -31,8 +31,8 @@ from slate_engine.store.protocol import Conflict, NotFound, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-INLINE_ROWS = 2000
-"""Fewer rows than this are encoded at once: handing them to a thread would take longer."""
+INLINE_ROWS, INLINE_BYTES = 2000, 1 << 20
+"""Fewer rows and bytes than this are encoded at once: handing them to a thread would take longer."""
 
 
 class WalFile:
@@ -222,7 +222,7 @@ class WalWriter:
 
     async def _store_file(self, id: int, file: WalFile) -> None:
         key = self._paths.wal(id)
-        data = await self._encode(file.rows)
+        data = await self._encode(file)
         file.rows = []
         unsure = False
 
@@ -250,10 +250,10 @@ class WalWriter:
         except NotFound:
             return False
 
-    async def _encode(self, rows: list[Row]) -> bytes:
-        if len(rows) < INLINE_ROWS:
-            return _encode(rows, self._codec)
-        return await self._runtime.run(_encode, rows, self._codec)
+    async def _encode(self, file: WalFile) -> bytes:
+        if len(file.rows) < INLINE_ROWS and file.bytes < INLINE_BYTES:
+            return _encode(file.rows, self._codec)
+        return await self._runtime.run(_encode, file.rows, self._codec)
 
     def _note_stored(self, id: int, file: WalFile) -> None:
         del self._under_way[id]

@@ -16,6 +16,7 @@ comes back.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -46,6 +47,7 @@ from slate_engine.store.protocol import (
     Update,
 )
 from slate_engine.store.ranges import check_ranges
+from slate_engine.store.steps import Steps
 
 PAGE = 1000
 _TEMPORARY = re.compile(r"#[0-9]+$")
@@ -104,6 +106,7 @@ class FileStore:
     async def put_stream(self, key: str, chunks: AsyncIterable[Buffer]) -> str:
         path = self._path(key)
         draft = self._temporary(path)
+        steps = Steps(partial(draft.__exit__, None, None, None))
         temporary, descriptor = await self._run(Request.POST, key, draft.__enter__)
 
         def finish() -> str:
@@ -112,10 +115,10 @@ class FileStore:
 
         try:
             async for chunk in chunks:
-                await self._run(Request.PUT, key, partial(write_all, descriptor, chunk))
-            return await self._run(Request.POST, key, finish)
+                await self._run(Request.PUT, key, partial(steps.take, partial(write_all, descriptor, chunk)))
+            return await self._run(Request.POST, key, partial(steps.take, finish))
         finally:
-            await self._runtime.run(draft.__exit__, None, None, None)
+            await asyncio.shield(self._runtime.run(steps.end))  # also for one who is cancelled twice
 
     async def copy(self, source: str, destination: str) -> None:
         """A second name for the same file: files are never changed in place, so the two do not know of each other."""

@@ -8,6 +8,7 @@ differ in what they tell of a file; an etag is a hash of whatever they do tell.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ from slate_engine.store.protocol import (
     StoreUnavailable,
 )
 from slate_engine.store.ranges import fetch_ranges
+from slate_engine.store.steps import Steps
 
 T = TypeVar("T")
 PAGE = 1000
@@ -113,15 +115,22 @@ class FsspecBackend:
             return self._fs.open(temporary, "wb")
 
         file = await self._run(Request.POST, key, begin)
-        try:
+
+        def discard() -> None:
             try:
-                async for chunk in chunks:
-                    await self._run(Request.PUT, key, partial(file.write, bytes(chunk)))
+                file.close()
             finally:
-                await self._run(Request.POST, key, file.close)
-            await self._run(Request.COPY, key, lambda: self._fs.mv(temporary, path))
+                if self._fs.exists(temporary):
+                    self._fs.rm_file(temporary)
+
+        steps = Steps(discard)
+        try:
+            async for chunk in chunks:
+                await self._run(Request.PUT, key, partial(steps.take, partial(file.write, bytes(chunk))))
+            await self._run(Request.POST, key, partial(steps.take, file.close))
+            await self._run(Request.COPY, key, partial(steps.take, lambda: self._fs.mv(temporary, path)))
         except BaseException:
-            await self._run(Request.DELETE, key, lambda: self._fs.exists(temporary) and self._fs.rm_file(temporary))
+            await asyncio.shield(self._run(Request.DELETE, key, steps.end))  # also for one who is cancelled twice
             raise
         return (await self.head(key)).etag
 

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from slate_engine.format.key_range import KeyRange
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slate_engine.format.key_range import UNBOUNDED, Bound, KeyRange
 from slate_engine.lsm.transactions import ENTRY_BYTES, Transactions
+
+KEYS = st.sampled_from([b"", b"a", b"a\0", b"b", b"c"])
+BOUNDS = st.one_of(st.just(UNBOUNDED), KEYS.map(Bound.included), KEYS.map(Bound.excluded))
+RANGES = st.builds(KeyRange, BOUNDS, BOUNDS)
 
 
 def test_a_write_after_the_start_beats_a_write_of_the_same_key() -> None:
@@ -37,6 +46,32 @@ def test_a_phantom_in_a_read_range_is_a_conflict() -> None:
     assert open_ones.conflict(reader) is None
     open_ones.committed([b"c"], 3)
     assert open_ones.conflict(reader) == b"c"
+
+
+@settings(max_examples=500)
+@given(st.lists(st.lists(KEYS, max_size=3), max_size=6), st.integers(0, 6), st.lists(RANGES, max_size=4))
+def test_ranges_collide_with_the_keys_that_lie_in_them(
+    commits: list[list[bytes]], seen: int, read: list[KeyRange]
+) -> None:
+    open_ones = Transactions()
+    open_ones.begin(0)  # for its sake all of them are remembered
+    reader = open_ones.begin(seen)
+    reader.ranges += read
+    for seq, keys in enumerate(commits, 1):
+        open_ones.committed(keys, seq)
+    phantoms = {key for keys in commits[seen:] for key in keys if any(key in each for each in read)}
+    found = open_ones.conflict(reader)
+    assert found in phantoms if phantoms else found is None
+
+
+def test_not_every_key_is_held_against_every_range() -> None:
+    open_ones = Transactions()
+    reader = open_ones.begin(1)
+    reader.ranges += [KeyRange.of_prefix(b"%04d/" % number) for number in range(100)]
+    open_ones.committed([b"%04d" % number for number in range(1000)], 2)
+    with mock.patch.object(KeyRange, "__contains__", autospec=True, side_effect=KeyRange.__contains__) as compared:
+        assert open_ones.conflict(reader) is None
+    assert compared.call_count <= 100
 
 
 def test_commits_are_forgotten_when_nobody_can_collide_with_them() -> None:

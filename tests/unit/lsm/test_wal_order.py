@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from slate_engine.lsm.commit import Change
 from slate_engine.lsm.committed import Commit
 from slate_engine.lsm.live_database import LiveDatabase
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.wal_writer import WalWriter
+from slate_engine.lsm.wal_writer import INLINE_BYTES, INLINE_ROWS, WalWriter
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.runtime import SystemRuntime
@@ -81,6 +82,31 @@ async def test_who_waits_behind_a_gap_is_told_of_the_end() -> None:
     told = await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), 5)
     assert [type(error) for error in told] == [Fenced] * 3
     assert writer.durable_seq == 0
+
+
+class CountingRuntime(SystemRuntime):
+    """Notes what threads are asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handed: list[str] = []
+
+    async def run(self, work: Callable[..., Any], *args: object) -> Any:
+        self.handed.append(getattr(work, "__name__", ""))
+        return await super().run(work, *args)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "beside"),
+    [(3, 10, 0), (INLINE_ROWS, 0, 1), (1, INLINE_BYTES, 1), (4, INLINE_BYTES // 4, 1), (4, INLINE_BYTES // 5, 0)],
+)
+async def test_much_is_encoded_beside_the_event_loop(rows: int, size: int, beside: int) -> None:
+    runtime = CountingRuntime()
+    writer = await Writer.open(DatabaseFiles(MemoryStore(runtime), "db", runtime), OPTIONS)
+    commit = await writer.write([Change(b"%d" % number, bytes(size)) for number in range(rows)])
+    await asyncio.wait_for(commit.durable(), 5)
+    assert runtime.handed.count("_encode") == beside
+    await writer.close()
 
 
 @pytest.mark.parametrize(
