@@ -176,7 +176,9 @@ async def test_to_add_to_replace_and_to_refuse() -> None:
     with pytest.raises(InvalidError, match=r"something at .* already, such as part-00000-a.parquet"):
         await check_target(store, Mode.NEW, "x")
     await commit(store, Mode.OVERWRITE, "c", await staged(store, "c", 0, [3]), EMPTY)
-    assert await names(store) == ["_SUCCESS", "part-00000-c.parquet"]
+    assert await names(store) == ["_SUCCESS", "_slatekeeper/c/replacing", "part-00000-c.parquet"]
+    await commit(store, Mode.OVERWRITE, "d", await staged(store, "d", 0, [4]), EMPTY)
+    assert await names(store) == ["_SUCCESS", "_slatekeeper/d/replacing", "part-00000-d.parquet"], "no marker for ever"
     await store.put("db/manifest/00000000000000000001.manifest", b"")
     with pytest.raises(InvalidError, match="no part of a Parquet table"):
         await check_target(store, Mode.OVERWRITE, "x")
@@ -253,6 +255,33 @@ async def test_a_replacement_that_fails_never_loses_both(call: str, key: str, ex
         await commit(store, Mode.OVERWRITE, "new", parts, EMPTY)
     await abandon(store, "new")
     assert await keys_of(store) == expected
+
+
+async def test_a_table_that_was_replaced_stays_when_its_write_is_given_up() -> None:
+    """Spark gives up a write that is complete if it does not hear of that. So may a second try of a job that was done."""
+    store = MemoryStore(RUNTIME)
+    await commit(store, Mode.NEW, "old", await staged(store, "old", 0, [1]), EMPTY)
+    await commit(store, Mode.OVERWRITE, "new", await staged(store, "new", 0, [2]), EMPTY)
+    await abandon(store, "new")
+    assert await keys_of(store) == [2]
+    await commit(store, Mode.APPEND, "more", await staged(store, "more", 0, [3]), EMPTY)
+    for _ in range(2):
+        await staged(store, "new", 0, [2])
+        await abandon(store, "new")
+        assert await keys_of(store) == [2, 3]
+    assert [name for name in await names(store) if name.startswith("_slatekeeper")] == ["_slatekeeper/new/replacing"]
+
+
+@pytest.mark.parametrize("mode", [Mode.NEW, Mode.APPEND, Mode.OVERWRITE])
+async def test_what_took_no_place_of_another_is_undone_when_its_write_is_given_up(mode: Mode) -> None:
+    """Whoever is told that it failed adds the rows again: they must not be there already."""
+    store = MemoryStore(RUNTIME)
+    if mode is Mode.APPEND:
+        await commit(store, Mode.NEW, "old", await staged(store, "old", 0, [1]), EMPTY)
+    before = await names(store)
+    await commit(store, mode, "new", await staged(store, "new", 0, [2]), EMPTY)
+    await abandon(store, "new")
+    assert await names(store) == before
 
 
 @pytest.mark.parametrize("mode", [Mode.NEW, Mode.APPEND, Mode.OVERWRITE])

@@ -68,6 +68,7 @@ def test_the_same_rows_and_types_as_spark_writes(spark: SparkSession, story: Sto
     frame = frame_of(spark, story, **SHAPES[shape])
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     report = write_folder(frame, Folder(ours.as_uri()), Mode.NEW, Layout("zstd"))
+    assert report is not None
     frame.write.parquet(str(theirs))
     found = spark.read.parquet(str(ours))
     assert found.schema == spark.read.parquet(str(theirs)).schema == frame.schema

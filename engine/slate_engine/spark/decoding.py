@@ -20,6 +20,8 @@ import pyarrow.json
 
 from slate_engine.errors import InvalidError
 from slate_engine.format.columns import I64, U8
+from slate_engine.format.kernel import kernel
+from slate_engine.format.memory import readonly
 from slate_engine.spark.options import imported
 
 INTEGERS = {
@@ -152,6 +154,10 @@ def _json(column: pa.Array, wanted: pa.StructType) -> pa.Array:
     """One object for each item. Fields that the schema does not have are not looked at; those it lacks are null."""
     if not len(column):
         return pa.nulls(0, wanted)
+    column.cast(pa.string())  # raises for what is no text, which the parser takes as it comes
+    data, offsets = _buffers(column)
+    if not _are_objects(readonly(data), readonly(offsets)):
+        raise Undecodable("it is not one object")
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(column)], pa.int32()), column), b"\n")[
         0
     ].as_buffer()
@@ -161,6 +167,42 @@ def _json(column: pa.Array, wanted: pa.StructType) -> pa.Array:
     if table.num_rows != len(column):
         raise Undecodable("it is not one object")
     return _struct([table.column(field.name).combine_chunks() for field in wanted], wanted)
+
+
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_OBJECT, _ARRAY, _OBJECT_END, _ARRAY_END = ord("{"), ord("["), ord("}"), ord("]")
+_SPACE, _TAB, _LINE, _RETURN = ord(" "), ord("\t"), ord("\n"), ord("\r")
+
+
+@kernel
+def _are_objects(data: U8, offsets: I64) -> bool:
+    """Whether each item is one pair of braces with spaces around it. The parser is given all items as one text: as long as
+    it finds no fault, it counts quotes and brackets as this does, so each item is one row, whatever stands in it."""
+    for item in range(len(offsets) - 1):
+        at, end, depth, quoted, over = offsets[item], offsets[item + 1], 0, False, False
+        while at < end:
+            byte = data[at]
+            if quoted:
+                if byte == _BACKSLASH:
+                    at += 1
+                elif byte == _QUOTE:
+                    quoted = False
+            elif depth == 0:
+                if byte == _OBJECT and not over:
+                    depth = 1
+                elif byte not in (_SPACE, _TAB, _LINE, _RETURN):
+                    return False
+            elif byte == _QUOTE:
+                quoted = True
+            elif byte in (_OBJECT, _ARRAY):
+                depth += 1
+            elif byte in (_OBJECT_END, _ARRAY_END):
+                depth -= 1
+                over = depth == 0
+            at += 1
+        if not over:
+            return False
+    return True
 
 
 def _packed(column: pa.Array, wanted: pa.StructType) -> pa.Array:

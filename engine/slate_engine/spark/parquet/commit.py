@@ -3,6 +3,10 @@
 Attempts of tasks write under ``_slatekeeper/<job>/``, where no reader looks, each under names of its own. Only those whose
 answer Spark let through are copied. So an attempt that failed, or one that lives on after its twin was faster, adds no row;
 what it leaves is deleted with the rest, or lies unseen.
+
+A write that fails is undone, as long as that loses nothing: once it deletes the table that it replaces, its rows are the
+only ones. A marker says so from then on, until another write replaces those, too: Spark gives up a write that is complete if
+it does not hear of that, and a job may be tried again after it was done.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ log = logging.getLogger(__name__)
 
 SUCCESS = "_SUCCESS"
 COPIES_AT_ONCE = 16
+_STAGING, _REPLACING = "_slatekeeper/", "replacing"
 
 
 class Mode(enum.Enum):
@@ -40,7 +45,7 @@ class Staged:
 
     @staticmethod
     def folder(job: str) -> str:
-        return f"_slatekeeper/{job}/"
+        return f"{_STAGING}{job}/"
 
 
 async def check_target(store: ObjectStore, mode: Mode, job: str) -> None:
@@ -83,6 +88,8 @@ async def commit(store: ObjectStore, mode: Mode, job: str, staged: Sequence[Stag
     await store.put(SUCCESS, b"")
     try:
         await _delete_staged(store, job)
+        if old:
+            await store.delete(await _markers(store, old))
     except Error as trouble:
         log.warning("the table is complete, but %s could not be deleted: %s", Staged.folder(job), trouble)
     return added
@@ -92,7 +99,7 @@ async def abandon(store: ObjectStore, job: str) -> None:
     """Delete what a write has left that failed, unless it has begun to delete the old table."""
     try:
         await store.head(_no_return(job))
-        log.warning("%s: the new table is complete, but parts of the old one may be left: write it again", store.url)
+        log.warning("%s: the old table was being replaced, or has been; what is there stays: write it again", store.url)
     except NotFound:
         seen = [meta.key async for meta in visible(store)]
         ours = [key for key in seen if _is_final(key, job)]
@@ -110,7 +117,7 @@ def _is_final(key: str, job: str) -> bool:
 
 
 def _no_return(job: str) -> str:
-    return f"{Staged.folder(job)}replacing"
+    return f"{Staged.folder(job)}{_REPLACING}"
 
 
 async def _copy(store: ObjectStore, names: dict[str, str]) -> None:
@@ -126,4 +133,12 @@ async def _copy(store: ObjectStore, names: dict[str, str]) -> None:
 
 
 async def _delete_staged(store: ObjectStore, job: str) -> None:
-    await store.delete([meta.key async for page in store.list(Staged.folder(job)) for meta in page])
+    keys = [meta.key async for page in store.list(Staged.folder(job)) for meta in page]
+    await store.delete([key for key in keys if key != _no_return(job)])
+
+
+async def _markers(store: ObjectStore, parts: Sequence[str]) -> list[str]:
+    """Those of the writes that these parts are of."""
+    keys = [meta.key async for page in store.list(_STAGING) for meta in page]
+    jobs = [key.split("/")[1] for key in keys if key.endswith(f"/{_REPLACING}")]
+    return [_no_return(job) for job in jobs if any(_is_final(key, job) for key in parts)]

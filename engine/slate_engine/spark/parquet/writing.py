@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict, dataclass
@@ -28,6 +29,8 @@ from slate_engine.spark.parquet.encoding import Encoder
 from slate_engine.spark.parquet.folder import Folder
 from slate_engine.spark.parquet.layout import Layout
 from slate_engine.store.protocol import Buffer, ObjectStore
+
+log = logging.getLogger(__name__)
 
 JOB = "SLATE_JOB"
 """Who tries a job again, gives all its tries one name: the last one replaces what those before may have left."""
@@ -62,8 +65,9 @@ class Written(WriterCommitMessage):
     requests: dict[str, int]
 
 
-def write_folder(frame: DataFrame, folder: Folder, mode: Mode, layout: Layout) -> TableReport:
-    """Write all rows of ``frame``; they become visible together at the end, or not at all."""
+def write_folder(frame: DataFrame, folder: Folder, mode: Mode, layout: Layout) -> TableReport | None:
+    """Write all rows of ``frame``; they become visible together at the end, or not at all. What was written, if the report
+    about it could be."""
     job = os.environ.get(JOB) or str(uuid4(SystemRuntime()))
     asyncio.run(_check(folder, mode, job))
     with TemporaryDirectory(prefix="slate-table-") as scratch:
@@ -72,7 +76,10 @@ def write_folder(frame: DataFrame, folder: Folder, mode: Mode, layout: Layout) -
         name = f"slate-parquet-{job}"
         frame.sparkSession.dataSource.register(type("Sink", (FolderSink,), {"format": name, "intent": intent}))
         frame.write.format(name).mode("append").save()
-        return TableReport(**json.loads(report.read_text()))
+        try:
+            return TableReport(**json.loads(report.read_text()))
+        except (OSError, ValueError):
+            return None  # the disk is full, or whatever it is that the writer has warned of: the table is complete
 
 
 async def _check(folder: Folder, mode: Mode, job: str) -> None:
@@ -105,8 +112,23 @@ class FolderWriter(DataSourceArrowWriter):
         return asyncio.run(self._write(context.partitionId(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        report = asyncio.run(self._commit([message for message in messages if isinstance(message, Written)]))
-        Path(self.intent.report).write_text(json.dumps(asdict(report)))
+        """Whoever is told that a write has failed makes it again, so nothing behind the commit may fail it."""
+        written = sorted((each for each in messages if isinstance(each, Written)), key=lambda each: each.partition)
+        requests, place = counting(), Path(self.intent.report)
+        place.touch()  # where it cannot be written, nothing is committed
+        committed: list[int] = []
+        try:
+            asyncio.run(self._commit([part for each in written for part in each.staged], committed))
+        except Exception as trouble:
+            if not committed:
+                raise
+            log.warning("the table is complete, but its store could not be closed: %s", trouble)
+        size = sum(part.size for each in written for part in each.staged)
+        counts = added([*(each.requests for each in written), requests()])
+        try:
+            place.write_text(json.dumps(asdict(TableReport(committed[0], size, counts))))
+        except OSError as trouble:
+            log.warning("the table is complete, but the report about it could not be written: %s", trouble)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         asyncio.run(self._abort())
@@ -118,15 +140,12 @@ class FolderWriter(DataSourceArrowWriter):
             staged = await stage(store, runtime, encoder, self.intent.job, partition)
         return Written(partition, staged, requests())
 
-    async def _commit(self, written: list[Written]) -> TableReport:
-        intent, requests = self.intent, counting()
-        written = sorted(written, key=lambda each: each.partition)
-        staged = [part for each in written for part in each.staged]
+    async def _commit(self, staged: list[Staged], committed: list[int]) -> None:
+        """Adds to ``committed`` how many files the table has got."""
+        intent = self.intent
         async with intent.folder.opened() as (store, _):
             empty = Encoder(iter(()), self.schema, intent.layout).empty()
-            files = await commit(store, intent.mode, intent.job, staged, empty)
-        counts = added([*(each.requests for each in written), requests()])
-        return TableReport(files, sum(part.size for part in staged), counts)
+            committed.append(await commit(store, intent.mode, intent.job, staged, empty))
 
     async def _abort(self) -> None:
         async with self.intent.folder.opened() as (store, _):
