@@ -33,6 +33,8 @@ _WRITE = WriteOptions()
 _DEFAULT = PutOptions(ttl=Ttl.DEFAULT())
 _FOREVER = PutOptions(ttl=Ttl.NO_EXPIRY())
 _BATCH = 512
+_STRETCH_BYTES = 64 << 10
+"""So many bytes of keys are looked at before others have their turn: to compare a pattern with them takes long."""
 
 STRETCH = 256
 """So many keys are dealt with before others have their turn: a command with a hundred thousand of them takes long."""
@@ -114,11 +116,15 @@ class _Reading:
         if end is not None and start >= end:
             return
         iterator = await self._source.scan_with_options(_range(start, end), _scan_options(descending))
-        while rows := await iterator.next_batch(_BATCH):
-            now = self._runtime.now_ms()
+        while rows := await iterator.next_some(_BATCH):
+            now, looked_at = self._runtime.now_ms(), 0
             for row in rows:
                 if row.expire_ts is None or row.expire_ts > now:
                     yield Entry(row.key, row.value, row.expire_ts)
+                looked_at += len(row.key)
+                if looked_at >= _STRETCH_BYTES:
+                    looked_at = 0
+                    await self.pause()
             await self.pause()
 
     async def pause(self) -> None:

@@ -65,20 +65,6 @@ async def test_the_commands_of_a_transaction_are_bounded_in_bytes(db: Db) -> Non
     await running.listener.close(1.0)
 
 
-async def test_who_reads_nothing_is_cut_off(db: Db) -> None:
-    running = await serve(db, limits=RespLimits(output_bytes=8 << 20, unread_seconds=0.2))
-    polite = running.client()
-    await polite.set("big", "x" * 1_000_000)
-    _, writer = await asyncio.open_connection("127.0.0.1", running.port, limit=1024)
-    writer.write(b"GET big\r\n" * 12)
-    await asyncio.sleep(2)
-    assert "output" in running.numbers.refusals
-    assert await polite.ping() is True
-    writer.close()
-    await polite.aclose()
-    await running.listener.close(1.0)
-
-
 async def test_half_a_request_is_no_sign_of_life(db: Db) -> None:
     running = await serve(db, limits=RespLimits(idle_seconds=0.1))
     reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
@@ -163,6 +149,34 @@ async def test_what_is_done_in_one_go_is_asked_for_in_few_words(server: Server, 
     with pytest.raises(redis.exceptions.ResponseError, match="at most 1024 bytes"):
         await client.execute_command("CONFIG", "GET", "x" * 1025)
     await client.aclose()
+
+
+async def test_what_a_client_says_of_itself_is_short(server: Server) -> None:
+    client = server.client(single_connection_client=True)
+    for words in (["CLIENT", "SETNAME"], ["CLIENT", "SETINFO", "LIB-NAME"], ["HELLO", "2", "SETNAME"]):
+        await client.execute_command(*words, "x" * 1024)
+        with pytest.raises(redis.exceptions.ResponseError, match="cannot have more than 1024 bytes"):
+            await client.execute_command(*words, "x" * 1025)
+    await client.aclose()
+
+
+async def test_a_list_of_clients_is_a_bounded_reply(db: Db) -> None:
+    running = await serve(db, limits=RespLimits(output_bytes=4096))
+    clients = [running.client(single_connection_client=True, client_name="x" * 1000) for _ in range(3)]
+    for client in clients:
+        await client.ping()
+    assert isinstance(await running.at_once(["CLIENT", "LIST", "ID", "1"]), str)
+    assert "ask for less" in str(await running.at_once(["CLIENT", "LIST"]))
+    for client in clients:
+        await client.aclose()
+    await running.listener.close(1.0)
+
+
+async def test_empty_lines_hold_nobody_up(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"\n" * 500_000 + b"PING\r\n")
+    assert await asyncio.wait_for(reader.readexactly(7), 5) == b"+PONG\r\n"
+    writer.close()
 
 
 async def test_a_flood_of_requests_lets_others_have_their_turn(server: Server) -> None:

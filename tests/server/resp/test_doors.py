@@ -98,6 +98,37 @@ async def test_a_stranger_may_not_stay(db: Db, password_file: Path) -> None:
     await running.listener.close(1.0)
 
 
+async def test_who_resets_is_a_stranger_anew(db: Db, password_file: Path) -> None:
+    running = await serve(db, password_file=password_file)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    writer.write(b"AUTH first\r\n")
+    assert await reader.readline() == b"+OK\r\n"
+    [session] = running.service.sessions.values()
+    session.opened = session.stranger_since = session.opened - 100
+    writer.write(b"RESET\r\n")
+    assert await reader.readline() == b"+RESET\r\n"
+    await asyncio.sleep(1.5)
+    writer.write(b"AUTH first\r\n")
+    assert await reader.readline() == b"+OK\r\n", "there was no time to give the password"
+    writer.write(b"RESET\r\n")
+    assert await reader.readline() == b"+RESET\r\n"
+    session.stranger_since -= 100
+    writer.write(b"RESET\r\n")
+    assert await asyncio.wait_for(reader.read(), 5) == b"+RESET\r\n", "a stranger stays by saying RESET"
+    writer.close()
+    await running.listener.close(1.0)
+
+
+async def test_who_resets_may_say_as_little_as_a_stranger(guarded: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", guarded.port)
+    for word, answer in ((b"AUTH first", b"+OK\r\n"), (b"RESET", b"+RESET\r\n")):
+        writer.write(word + b"\r\n")
+        assert await reader.readline() == answer
+    writer.write(b"*2\r\n$4\r\nAUTH\r\n$1000000\r\n")
+    assert b"Protocol error" in await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+
+
 async def test_so_many_clients_and_no_more(db: Db) -> None:
     running = await serve(db, limits=RespLimits(clients=2))
     first, second, third = (running.client() for _ in range(3))

@@ -34,6 +34,11 @@ from slate_engine.server.resp.replies import CommandError
         (b"a?c", b"a\nc", True),
         (b"\xff*", b"\xff\x00", True),
         (b"x*aba", b"xababa", True),
+        (b"ab*b", b"ab", False),
+        (b"ab*b", b"abb", True),
+        (b"*ab*b", b"ab", False),
+        (b"*[]", b"a", False),
+        (b"*a?[b]", b"xaxb", True),
     ],
 )
 def test_patterns(pattern: bytes, key: bytes, fits: bool) -> None:
@@ -44,6 +49,12 @@ def test_no_pattern_takes_long() -> None:
     started = time.process_time()
     assert not matcher(b"a*" * 50 + b"b")(b"a" * 20_000)
     assert time.process_time() - started < 1.0, "stars backtrack into each other"
+
+
+def test_what_comes_after_the_last_star_is_looked_for_in_one_place() -> None:
+    fits, started = matcher(b"*" + b"a" * 1000 + b"b"), time.process_time()
+    assert not any(fits(b"a" * 65_000) for _ in range(30))
+    assert time.process_time() - started < 1.0
 
 
 def test_only_keys_with_the_prefix_are_read() -> None:

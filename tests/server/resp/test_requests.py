@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slate_engine.server.resp.requests import Limits, ProtocolError, RequestParser, split_inline
+from slate_engine.server.resp.requests import STRANGERS, Limits, ProtocolError, RequestParser, split_inline
 
 
 def packed(request: list[bytes]) -> bytes:
@@ -91,6 +91,26 @@ def test_a_stranger_may_say_little() -> None:
         parsed([b"*1\r\n$101\r\n"], limits)
     with pytest.raises(ProtocolError, match="at most 100 bytes"):
         parsed([b"*2\r\n$60\r\n" + b"x" * 60 + b"\r\n$60\r\n"], limits)
+
+
+@pytest.mark.parametrize("line", [b"a " * 11 + b"\r\n", b"a" * (17 << 10) + b"\r\n", b"a" * (17 << 10)])
+def test_a_stranger_may_type_little(line: bytes) -> None:
+    assert parsed([b"AUTH default secret\r\n"], STRANGERS) == [[b"AUTH", b"default", b"secret"]]
+    with pytest.raises(ProtocolError, match="inline request"):
+        parsed([line], STRANGERS)
+
+
+@pytest.mark.parametrize("line", [b"a " * 10_000 + b"\r\n", b'"' + b"\\x41" * 5_000 + b'"\r\n', b"\n", b"*0\r\n"])
+def test_little_that_is_typed_is_understood_in_one_go(line: bytes) -> None:
+    parser, calls = RequestParser(Limits()), 0
+    parser.feed(line * (400_000 // len(line)))
+    while parser.buffered:
+        before = parser.buffered
+        parser.requests(1 << 20)
+        assert before - parser.buffered < 100_000
+        assert parser.paused or not parser.buffered
+        calls += 1
+    assert calls >= 4
 
 
 def test_nothing_is_set_up_for_a_request_that_only_promises_much() -> None:

@@ -2,13 +2,14 @@
 
 Requests are carried out one after the other, and their replies are sent in the same order, each when its write is durable.
 Both sides are bounded: a client that sends faster than it is served finds its socket full, and one that does not read what
-it asked for is waited for and in the end cut off. Neither slows down another client.
+it asked for is waited for and in the end cut off, by the listener's warden. Neither slows down another client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -61,6 +62,8 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[tuple[WriteHandle | None, bytes]] = deque()
         """Replies, and what must be durable before they are sent."""
         self._waiting_bytes = 0
+        self._unread = sys.maxsize
+        """What the client had not read when somebody last looked. It has read on, if there is less by now."""
         self._answered = asyncio.Event()
         self._answering: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -69,6 +72,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, and does not say so
+        self._secured = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=self._service.limits.output_bytes // 4)
         self.session = session = self._enter(self)
         self._parser.limits = self._service.limits.request if session.authenticated else STRANGERS
@@ -90,19 +94,19 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._room.set()
+        self._unread = sys.maxsize
 
     def eof_received(self) -> bool:
         """The client has said all it wanted, and may still read: what it asked for is answered. With TLS it may not."""
         self._ended = True
         self._arrived.set()
-        return self._transport.get_extra_info("sslcontext") is None
+        return not self._secured
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ended = True
         for task in (self._serving, self._answering):
             if task is not None:
                 task.cancel()
-        self._room.set()
         self._leave(self)
 
     # --- serving -------------------------------------------------------------------------------------------------
@@ -111,6 +115,15 @@ class Connection(asyncio.Protocol):
     def busy(self) -> bool:
         """Whether something is asked for that has not been answered. Half a request asks for nothing."""
         return bool(self._waiting) or not self._resting
+
+    def reads(self) -> bool:
+        """Whether the client has read something since this was last asked, or need not: nobody waits for it. Who has said
+        goodbye is waited for, too, until what was written to the socket is sent."""
+        unread = self._transport.get_write_buffer_size()
+        if not unread or (self._room.is_set() and not self._transport.is_closing()):
+            unread = sys.maxsize
+        before, self._unread = self._unread, unread
+        return unread < before or unread == sys.maxsize
 
     @property
     def address(self) -> str:
@@ -136,7 +149,7 @@ class Connection(asyncio.Protocol):
                 if self._fault is not None:
                     raise self._fault
                 requests, self._taken = self._taken or self._parser.requests(self._service.limits.pipeline), []
-                if not requests:
+                if not requests and not self._parser.paused:
                     if self._ended:
                         break
                     self._listen()
@@ -149,7 +162,8 @@ class Connection(asyncio.Protocol):
             await self._all_answered()
         except ProtocolError as error:
             await self._all_answered()
-            self._transport.write(error_line(f"ERR {error.message}"))
+            self._gather(error_line(f"ERR {error.message}"))
+            self._flush()
             self._service.numbers.refused("protocol")
         except Exception:
             log.exception("serving %s failed", session.address)
@@ -209,11 +223,11 @@ class Connection(asyncio.Protocol):
                     self._answered.clear()
                     await self._answered.wait()
             if not self._room.is_set():
-                await self._drained()
+                # The client does not read as fast as it asks. Nothing more is done for it, until it has.
+                await self._room.wait()
             if session.leaving:
                 break
-        if session.authenticated:
-            self._parser.limits = self._service.limits.request
+        self._parser.limits = limits.request if session.authenticated else STRANGERS
 
     async def _encoded(self, reply: Reply) -> bytes:
         """A long reply, between whose pieces others have their turn."""
@@ -237,30 +251,18 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._outgoing:
-            self._transport.write(b"".join(self._outgoing))
+            if not self._transport.is_closing():  # else nobody is there to read it
+                self._write(b"".join(self._outgoing))
             self._outgoing.clear()
             self._outgoing_bytes = 0
 
-    async def _drained(self) -> None:
-        """The client does not read as fast as it asks. Nothing more is done for it, until it has; and if it does not read at
-        all, it is cut off."""
-        limits = self._service.limits
-        unread = self._transport.get_write_buffer_size()
-        if unread > limits.output_bytes:
-            self._cut_off("it leaves too much unread")
-        while not self._room.is_set():
-            try:
-                async with asyncio.timeout(limits.unread_seconds):
-                    await self._room.wait()
-            except TimeoutError:
-                before, unread = unread, self._transport.get_write_buffer_size()
-                if unread >= before:
-                    self._cut_off(f"it has read nothing for {limits.unread_seconds:g} s")
-
-    def _cut_off(self, why: str) -> None:
-        self._service.numbers.refused("output")
-        log.warning("%s is cut off: %s", self.session.address, why)
-        self._transport.abort()
+    def _write(self, data: bytes) -> None:
+        if self._secured and len(data) > OUTPUT_CHUNK:
+            # TLS hands all of one write on to the socket, and does not count it as unread any more.
+            for at in range(0, len(data), OUTPUT_CHUNK):
+                self._transport.write(data[at : at + OUTPUT_CHUNK])
+        else:
+            self._transport.write(data)
 
     # --- answers that wait for durability ------------------------------------------------------------------------
 
@@ -274,6 +276,8 @@ class Connection(asyncio.Protocol):
         while self._waiting:
             write, reply = self._waiting[0]
             refusal = None if write is None else await lost(write)
+            if not self._room.is_set():
+                await self._room.wait()
             self._waiting.popleft()
             self._waiting_bytes -= len(reply)
             self._send(reply if refusal is None else error_line(refusal.message))

@@ -50,7 +50,7 @@ class Listener:
         service = self._service
         now = service.keyspace.runtime.monotonic()
         session = Session(service, next(self._ids), connection.address, now, not service.gate.shut)
-        session.last_active = session.last_heard = now
+        session.last_active = session.last_heard = session.last_read = session.stranger_since = now
         self._connections[connection] = session
         service.sessions[session.id] = session
         service.connections_taken += 1
@@ -64,7 +64,7 @@ class Listener:
             self._service.numbers.connected(len(self._connections))
 
     async def _watch_time(self) -> None:
-        """Send away who says nothing for too long, and end what is watched for too long."""
+        """Send away who says nothing or reads nothing for too long, and end what is watched for too long."""
         runtime, limits = self._service.keyspace.runtime, self._service.limits
         while True:
             await runtime.sleep(CHECK_EVERY)
@@ -72,8 +72,14 @@ class Listener:
             for connection, session in list(self._connections.items()):
                 if connection.heard:
                     connection.heard, session.last_heard = False, now
-                if not session.authenticated and now - session.opened > limits.stranger_seconds:
+                if connection.reads():
+                    session.last_read = now
+                if not session.authenticated and now - session.stranger_since > limits.stranger_seconds:
                     self._service.numbers.refused("silence")
+                    connection.abort()
+                elif now - session.last_read > limits.unread_seconds:
+                    self._service.numbers.refused("output")
+                    log.warning("%s is cut off: it has read nothing for %g s", session.address, limits.unread_seconds)
                     connection.abort()
                 elif limits.idle_seconds and now - session.last_heard > limits.idle_seconds and not connection.busy:
                     connection.close()

@@ -65,7 +65,9 @@ def _without_backtracking(parts: list[bytes]) -> bytes:
     if not rest:
         return first
     middle, last = rest[:-1], rest[-1]
-    return first + b"".join(b"(?>.*?" + stretch + b")" for stretch in middle) + b".*" + last
+    # Every part stands for one character, so there is one place where the last stretch can be: before the end.
+    tail = b".{%d,}+(?<=%b)" % (len(stretches[-1]), last) if last else b".*"
+    return first + b"".join(b"(?>.*?" + stretch + b")" for stretch in middle) + tail
 
 
 def _set(pattern: bytes, at: int) -> tuple[bytes, int]:

@@ -47,6 +47,8 @@ class RequestParser:
         self._size = 0
         self._awaited = 0
         """So many bytes must be there before it is worth looking again: a large argument comes in a thousand pieces."""
+        self.paused = False
+        """Whether the last call stopped, for others to have their turn, before all was looked at that is there."""
 
     def feed(self, data: bytes) -> None:
         # Nearly always whole requests come, and nothing is before them: then they are read where they are.
@@ -67,27 +69,32 @@ class RequestParser:
         found: list[list[bytes]] = []
         if len(self._buffer) < self._awaited:
             return found
-        data, at, begun, self._awaited = bytes(self._buffer), 0, 0, 0
+        data, at, begun, typed = bytes(self._buffer), 0, 0, 0
+        self._awaited, self.paused = 0, False
         try:
             while at < len(data) and len(found) < most:
                 begun = at
                 if not self._missing:
                     end = data.find(b"\n", at, at + LONGEST_INLINE)
                     if end < 0:
-                        if len(data) - at >= LONGEST_INLINE:
-                            raise ProtocolError("Protocol error: too big inline request")
+                        self._check_inline(len(data) - at)
                         break
                     line, at = data[at:end], end + 1
                     count = _COUNTS.get(line)
                     if count is None:
-                        if line[:1] != b"*":
-                            if words := split_inline(line.rstrip(b"\r")):
+                        if line[:1] == b"*":
+                            count = _count(line)
+                        else:
+                            count = 0
+                            if words := self._inline(line):
                                 found.append(words)
-                            continue
-                        count = _count(line)
                     if count > self.limits.arguments:
                         raise ProtocolError("Protocol error: invalid multibulk length")
                     if count <= 0:
+                        typed += at - begun
+                        if typed >= LONGEST_INLINE:
+                            self.paused = True
+                            break
                         continue
                     self._missing = count
                 at = self._take_arguments(data, at)
@@ -103,6 +110,17 @@ class RequestParser:
         self._buffer = data[at:]
         self._awaited = max(self._awaited - at, 0)
         return found
+
+    def _inline(self, line: bytes) -> list[bytes]:
+        self._check_inline(len(line))
+        words = split_inline(line.rstrip(b"\r"))
+        if len(words) > self.limits.arguments:
+            raise ProtocolError("Protocol error: too many words in an inline request")
+        return words
+
+    def _check_inline(self, size: int) -> None:
+        if size >= min(LONGEST_INLINE, self.limits.bytes):
+            raise ProtocolError("Protocol error: too big inline request")
 
     def _take_arguments(self, data: bytes, at: int) -> int:
         """Take those arguments of the present request that are whole; where the next one begins."""
@@ -157,6 +175,8 @@ _ESCAPES = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", 
 
 def split_inline(line: bytes) -> list[bytes]:
     """The words of a request that somebody typed, with quotes and escapes as Redis has them."""
+    if b'"' not in line and b"'" not in line:
+        return line.split()
     words: list[bytes] = []
     at, end = 0, len(line)
     while True:

@@ -26,11 +26,11 @@ class RespLimits:
     pipeline: int = 1024
     """Requests that a client may have under way. More wait in its own socket."""
     output_bytes: int = 64 << 20
-    """What a client may leave unread before it is cut off."""
+    """What is held for a client. With a quarter of it unread, nothing more is done for it until it reads."""
     idle_seconds: float = 0.0
     """After so long without a byte a client is cut off; 0 for never."""
     unread_seconds: float = 60.0
-    """A client that has too much unread, and reads nothing for so long, is cut off."""
+    """A client that is waited for to read, and reads nothing for so long, is cut off."""
     watch_seconds: float = 600.0
     """A WATCH that lasts longer is ended, and the EXEC after it fails: it holds what was written since."""
     allow_flush: bool = False
@@ -40,7 +40,7 @@ class RespLimits:
 
     @property
     def reply_bytes(self) -> int:
-        """What one reply may come to: half of what may be unread, so that nobody is cut off for a reply he could have."""
+        """What a reply that is gathered from parts may come to. One value alone is always answered: it is there already."""
         return self.output_bytes // 2
 
 

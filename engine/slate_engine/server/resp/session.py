@@ -34,6 +34,10 @@ class Session:
     """When it last asked for something."""
     last_heard: float = 0.0
     """When a byte last came, to the second."""
+    last_read: float = 0.0
+    """When it last read something, or need not, to the second."""
+    stranger_since: float = 0.0
+    """Since when the password is waited for."""
 
     async def forget_watch(self) -> None:
         watch, self.watch = self.watch, None
@@ -48,4 +52,6 @@ class Session:
         """As if the client had just come."""
         await self.leave_transaction()
         self.version, self.name, self.durable = 2, b"", True
-        self.authenticated = not self.service.gate.shut
+        if self.authenticated and self.service.gate.shut:
+            # Only who was let in has his time anew: else a stranger could stay for ever by this.
+            self.authenticated, self.stranger_since = False, self.service.keyspace.runtime.monotonic()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from slate_engine.server.keyspace import STRETCH
 from slate_engine.server.resp.command import (
     Call,
     command,
     help_reply,
     integer,
     syntax_error,
+    text,
     unknown_subcommand,
     wrong_arguments,
 )
@@ -59,17 +61,15 @@ async def _getname(call: Call, rest: list[bytes]) -> Reply:
 
 
 async def _setname(call: Call, rest: list[bytes]) -> Reply:
-    call.session.name = checked_name(rest[0])
+    call.session.name = checked_name(rest[0], "Client names")
     return OK
 
 
 async def _setinfo(call: Call, rest: list[bytes]) -> Reply:
     attribute = rest[0].lower()
     if attribute not in (b"lib-name", b"lib-ver"):
-        raise CommandError(f"ERR Unrecognized option '{rest[0].decode(errors='backslashreplace')}'")
-    if any(byte < 0x21 or byte > 0x7E for byte in rest[1]):
-        raise CommandError(f"ERR {attribute.decode()} cannot contain spaces, newlines or special characters.")
-    call.session.library[attribute] = rest[1]
+        raise CommandError(f"ERR Unrecognized option '{text(rest[0])}'")
+    call.session.library[attribute] = checked_name(rest[1], attribute.decode())
     return OK
 
 
@@ -88,7 +88,13 @@ async def _list(call: Call, rest: list[bytes]) -> Reply:
             shown = list(sessions.values()) if rest[1].lower() == b"normal" else []
         case _:
             raise syntax_error()
-    return Verbatim("".join(_line(session) for session in shown))
+    lines, budget = [], call.budget()
+    for number, session in enumerate(shown, 1):
+        lines.append(_line(session))
+        budget.spend(len(lines[-1]))
+        if number % STRETCH == 0:
+            await call.unit.pause()
+    return Verbatim("".join(lines))
 
 
 def _line(session: Session) -> str:

@@ -8,6 +8,7 @@ from slate_engine.server.resp.session import Session
 from slate_engine.server.resp.version import REDIS_VERSION
 
 GROUP = "connection"
+LONGEST_NAME = 1024
 
 
 @command("PING", -1, "fast", "Whether the server is there", group=GROUP)
@@ -77,7 +78,7 @@ async def hello(call: Call) -> Reply:
             case b"AUTH" if len(words) >= 2:
                 credentials = words.pop(0), words.pop(0)
             case b"SETNAME" if words:
-                name = checked_name(words.pop(0))
+                name = checked_name(words.pop(0), "Client names")
             case _:
                 raise CommandError("ERR Syntax error in HELLO option")
     if credentials is not None:
@@ -109,7 +110,10 @@ def _protocol(word: bytes) -> int:
     return int(word)
 
 
-def checked_name(name: bytes) -> bytes:
+def checked_name(name: bytes, what: str) -> bytes:
+    """What a client says of itself: it is kept as long as the client is there, and shown to others."""
+    if len(name) > LONGEST_NAME:
+        raise CommandError(f"ERR {what} cannot have more than {LONGEST_NAME} bytes.")
     if any(byte < 0x21 or byte > 0x7E for byte in name):
-        raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
+        raise CommandError(f"ERR {what} cannot contain spaces, newlines or special characters.")
     return name
