@@ -17,7 +17,17 @@ from slate_operator.api.conditions import Condition, merged, said
 from slate_operator.clock import Clock, stamp
 from slate_operator.kube.cache import Cache
 from slate_operator.kube.client import KubeCluster
-from slate_operator.kube.cluster import DATABASES, Body, Conflict, Key, Kind, NameTaken, Refused, Unreachable
+from slate_operator.kube.cluster import (
+    DATABASES,
+    Body,
+    Conflict,
+    Key,
+    Kind,
+    LeftBehind,
+    NameTaken,
+    Refused,
+    Unreachable,
+)
 from slate_operator.metrics import Metrics
 from slate_operator.names import READY, RECONCILING, STALLED
 from slate_operator.reconcile.outcome import Outcome
@@ -30,6 +40,8 @@ LONGEST = 180.0
 """Seconds that one look may take. Requests have shorter limits of their own; this one catches what has none."""
 LATEST = 1.0
 """Seconds by which a look may be later than it was to be: a schedule may have no more time than that for its run."""
+UNDER_WAY = 5.0
+"""Seconds after which it is looked whether what is in the way has gone by itself."""
 _NO_ANSWER = (Unreachable, TimeoutError)
 _PHASES = {DATABASES: (STALLED, "NotReady")}
 """What an object that is stuck, and one that is not ready, is called in one word, where that is not Failed and Pending."""
@@ -105,6 +117,9 @@ class Controller:
         except NameTaken as taken:
             await self._despair(item, body, "NameTaken", str(taken), stalled=True)
             return "refused"
+        except LeftBehind as left:
+            await self._despair(item, body, "LeftBehind", str(left), under_way=True)
+            return "refused"
         except Refused as refusal:
             await self._despair(item, body, "Refused", f"The API server refuses: {refusal}")
             return "refused"
@@ -150,14 +165,21 @@ class Controller:
         status = {**outcome.status, "conditions": found, "observedGeneration": generation}
         await self._cluster.set_status(item.kind, item.key, _without_nothing(status))
 
-    async def _despair(self, item: Item, body: Body, reason: str, message: str, *, stalled: bool = False) -> None:
+    async def _despair(
+        self, item: Item, body: Body, reason: str, message: str, *, stalled: bool = False, under_way: bool = False
+    ) -> None:
         """Tell the user why nothing happens, leaving all else that was said before, and come back later."""
         pause = self._queue.failed(item)
+        if under_way:
+            pause = min(pause, UNDER_WAY)
+            self._queue.add_after(item, pause)
         log.warning("%s: %s; again in %.0f s", item, message, pause)
         before, generation = dict(body.get("status") or {}), body["metadata"].get("generation", 0)
         told = [said(READY, False, reason, message)]
         if stalled:
             told.append(said(STALLED, True, reason, message))
+        if under_way:
+            told.append(said(RECONCILING, True, reason, message))
         kept = [each for each in before.get("conditions") or () if each["type"] not in (READY, RECONCILING, STALLED)]
         found = [*kept, *self._conditions(body, told, generation)]
         found.sort(key=lambda each: str(each["type"]))

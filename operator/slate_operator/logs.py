@@ -10,15 +10,21 @@ from datetime import UTC, datetime
 
 from slate_operator.settings import LogFormat
 
-_SECRETS = re.compile(
-    r"(?i)((?:secret|password|token|access_?key|credential|authorization|signature)[a-z_\-]*[\"']?\s*[=:]\s*[\"']?)"
-    r"(?:bearer\s+)?[^\s\"'&,;]+"
+# Every run of characters has a bound: without one, a long word costs the square of its length.
+_FIELD = (
+    r"(?:secret|passw(?:or)?d|token|credential|authorization|signature|connection[_.\-]?string|\bsig(?=[\"']?\s{0,8}[=:])"
+    r"|(?:access|account|api|private|shared)[_.\-]?(?:access[_.\-]?)?key)[\w.\-]{0,128}[\"']?\s{0,8}[=:]\s{0,8}"
 )
+_QUOTED = re.compile(rf"(?is)({_FIELD}b?)([\"'])(?:\\.|(?!\2).)*(\2|$)")
+_PLAIN = re.compile(rf"(?i)({_FIELD})(?:bearer\s+|basic\s+)?[^\s\"'&,;]+")
+_PASSWORD = re.compile(r"(\w[\w+.\-]{0,31}://)[^\s/@:\"']{0,256}:[^\s\"']{0,4096}@")
+"""Of a url: it goes up to the last @, for it may have any character in it."""
 
 
 def scrubbed(text: str) -> str:
-    """``text`` without what looks like the value of a secret."""
-    return _SECRETS.sub(r"\1***", text)
+    """``text`` without what looks like a secret: the value of a field of that name, or a password in a url."""
+    text = _QUOTED.sub(r"\1\2***\3", text)
+    return _PASSWORD.sub(r"\1***@", _PLAIN.sub(r"\1***", text))
 
 
 class _Lines(logging.Formatter):

@@ -30,6 +30,8 @@ LABEL_SCHEDULE: Final = f"{GROUP}/schedule"
 LABEL_CLONE: Final = f"{GROUP}/clone"
 LABEL_SPARK: Final = f"{GROUP}/spark"
 """On everything of one Spark job: its name."""
+LABEL_OWNER: Final = f"{GROUP}/owner"
+"""On the pods of one Spark job, which outlive what they were made for: its uid."""
 
 # --- annotations --------------------------------------------------------------------------------------------------
 ANNOTATION_APPLIED: Final = f"{GROUP}/applied"
@@ -71,7 +73,7 @@ ATTACHED: Final = "Attached"
 COMPACTING_ON_SPARK: Final = "CompactingOnSpark"
 
 # --- reasons ------------------------------------------------------------------------------------------------------
-GIVEN_UP: Final = ("Refused", "NameTaken", "InvalidObject", "OperatorFailed")
+GIVEN_UP: Final = ("Refused", "NameTaken", "LeftBehind", "InvalidObject", "OperatorFailed")
 """Those that the loop around all reconcilers gives. A look that ended so may have done a part of its work only."""
 
 

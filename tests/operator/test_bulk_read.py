@@ -234,9 +234,39 @@ async def test_what_a_user_has_under_a_name_of_ours_stays_his(world: World, kind
     else:
         assert condition(seen, READY)["reason"] == "NameTaken"
         assert f"there is a {kind.kind} {name} already" in condition(seen, READY)["message"]
+        assert condition(seen, STALLED)["reason"] == "NameTaken"
+        assert condition(seen, RECONCILING) == {}
     await world.delete(BULK_READS, "lake")
     await gone(world, BULK_READS, "lake")
+    assert await held(world) == [], "what was held for a job that was never started"
     assert await world.get(kind, name) == his
+
+
+async def test_what_a_read_of_the_same_name_left_is_waited_for(world: World) -> None:
+    former = {
+        "apiVersion": BULK_READS.api_version,
+        "kind": BULK_READS.kind,
+        "name": "lake",
+        "uid": "00000000-0000-4000-8000-000000000000",
+        "controller": True,
+    }
+    metadata = {"name": "lake-read-1", "ownerReferences": [former], "finalizers": ["example.com/slow"]}
+    left = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    await world.requests.create(Place(CONFIG_MAPS, world.namespace), left)
+    await world.delete(CONFIG_MAPS, "lake-read-1")
+    await world.make(BULK_READS, "lake", READ)
+    for _ in range(2):
+        seen = await world.look(BULK_READS, "lake")
+    assert condition(seen, READY)["reason"] == "LeftBehind"
+    assert "example.com/slow" in condition(seen, READY)["message"]
+    assert condition(seen, RECONCILING)["reason"] == "LeftBehind"
+    assert len(await held(world)) == 1
+    await world.edit(CONFIG_MAPS, "lake-read-1", {"metadata": {"finalizers": None}})
+    seen = await world.look(BULK_READS, "lake")
+    assert condition(seen, READY)["reason"] == "Submitted"
+    await world.delete(BULK_READS, "lake")
+    await gone(world, BULK_READS, "lake")
+    assert await held(world) == []
 
 
 async def test_a_database_that_does_not_answer_holds_no_deletion_up(world: World) -> None:
@@ -410,13 +440,14 @@ async def test_kubeflow_starts_it_where_it_is(world: World) -> None:
     seen = await world.look(BULK_READS, "lake")
     assert "does it watch this namespace?" in condition(seen, READY)["message"]
 
-    failure = {"state": "FAILED", "errorMessage": "no such image\n\tat org.apache.spark"}
+    failure = {"state": "FAILED", "errorMessage": "no such image; fs.s3a.secret.key=abc\n\tat org.apache.spark"}
     place = Place(SPARK_APPLICATIONS, world.namespace, "lake-read-1", "status")
     await world.requests.patch(place, MERGE, {"status": {"applicationState": failure}})
     seen = await world.look(BULK_READS, "lake")
     assert condition(seen, READY)["reason"] == "Retrying"
     assert "no such image" in condition(seen, READY)["message"]
     assert "org.apache" not in condition(seen, READY)["message"]
+    assert "abc" not in condition(seen, READY)["message"], "a secret is told"
     await world.delete(BULK_READS, "lake")
     await gone(world, BULK_READS, "lake")
     assert await world.get(SPARK_APPLICATIONS, "lake-read-1") is None

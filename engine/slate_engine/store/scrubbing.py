@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable
 
 _NAMES = (
-    r"secret|passw(?:or)?d|token|credential|authorization|signature|sig|connection_?string"
-    r"|(?:access|account|api|private|shared)_?(?:access_?)?key"
+    r"secret|passw(?:or)?d|token|credential|authorization|signature|sig|connection[_.\-]?string"
+    r"|(?:access|account|api|private|shared)[_.\-]?(?:access[_.\-]?)?key"
 )
-_QUOTED = re.compile(rf"(?is)((?:{_NAMES})[\w\-]*[\"']?\s*[=:]\s*b?)([\"'])(?:\\.|(?!\2).)*(\2|$)")
-_PLAIN = re.compile(rf"(?i)((?:{_NAMES})[\w\-]*[\"']?\s*[=:]\s*)(?:bearer\s+|basic\s+)?[^\s\"'&,;]+")
-_PASSWORD = re.compile(r"(\w[\w+.\-]*://)[^\s/@:\"']*:[^\s\"']*@")
+# Every run of characters has a bound: without one, a long word costs the square of its length, and clients choose words.
+_END = r"[\w.\-]{0,128}[\"']?\s{0,8}[=:]\s{0,8}"
+_SCHEME = r"(\w[\w+.\-]{0,31}://)"
+_QUOTED = re.compile(rf"(?is)((?:{_NAMES}){_END}b?)([\"'])(?:\\.|(?!\2).)*(\2|$)")
+_PLAIN = re.compile(rf"(?i)((?:{_NAMES}){_END})(?:bearer\s+|basic\s+)?[^\s\"'&,;]+")
+_PASSWORD = re.compile(rf"{_SCHEME}[^\s/@:\"']{{0,256}}:[^\s\"']{{0,4096}}@")
 """Of a url: it goes up to the last @, for it may have any character in it."""
-_USER = re.compile(r"(\w[\w+.\-]*://)[^/\s@*]+@")
+_USER = re.compile(rf"{_SCHEME}[^/\s@*]{{1,4096}}@")
 
 
 SHORTEST = 4

@@ -239,9 +239,7 @@ class DatabaseStatus(Observed):
     sorted_runs: int | None = Field(default=None, description="Runs that compaction has made.")
     size_bytes: int | None = Field(default=None, description="Bytes of the present state.")
     size: str | None = Field(default=None, description="The same for people.")
-    checkpoints: int | None = Field(
-        default=None, description="How many checkpoints there are, those of readers included."
-    )
+    checkpoints: int | None = Field(default=None, description="How many there are, those of readers included.")
     estimated_monthly_cost: str | None = Field(default=None, description="What the bytes cost at S3's list price.")
     endpoints: Endpoints | None = Field(default=None, description="Where it is reached.")
     reader_replicas: int | None = Field(default=None, description="How many readers there are.")
@@ -249,6 +247,7 @@ class DatabaseStatus(Observed):
     rotated: str | None = Field(default=None, description="The value of the annotation that was followed last.")
     contention: Contention | None = Field(default=None, description="Another writer at the same place.")
     spark_compaction: SparkCompactionStatus | None = Field(default=None, description="Large compactions on Spark.")
+    destroyed_at: Time | None = Field(default=None, description="Since when it is marked as destroyed, if it is.")
     deletion: Deletion | None = Field(default=None, description="How far the deletion is.")
 
 

@@ -134,6 +134,7 @@ LABELS = (
     (names.LABEL_SCHEDULE, "label of Checkpoints that a CheckpointSchedule made"),
     (names.LABEL_CLONE, "label of SlateDatabases that a Clone made"),
     (names.LABEL_SPARK, "label of the pods and objects of one Spark job: its name"),
+    (names.LABEL_OWNER, "label of the pods of one Spark job: the uid of the object that they run for"),
     (names.ANNOTATION_SCHEDULED_AT, "annotation of Checkpoints that a schedule made: the time that they are of"),
     (
         names.ANNOTATION_ROTATE,

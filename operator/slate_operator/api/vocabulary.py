@@ -40,6 +40,10 @@ _TAKEN = (
     "an object of yours has the name of one that is to be made, and is left as it is: rename or delete it, rename this "
     "object, or give it away by the label that the message names"
 )
+_LEFT = (
+    "an object of the same name that is gone has left something that is to be made anew; the message says what, and which "
+    "finalizers hold it. It goes on by itself"
+)
 _PODS = "what a pod waits for or ended with: `ImagePullBackOff`, `CrashLoopBackOff`, `Unschedulable`, `Restarting` …"
 _ROLE = {
     "Available": "as many run as wanted, all of the newest template",
@@ -71,6 +75,7 @@ DATABASE = (
             "DataMissing": "there was a database, and nothing is left of it",
             "NoImage": "neither the spec nor the operator names an image",
             "NameTaken": _TAKEN,
+            "LeftBehind": _LEFT,
             "Hibernated": "nothing but the collector runs, as asked",
             "Deleting": "it is being deleted",
             **_OPERATOR,
@@ -120,6 +125,7 @@ DATABASE = (
         {
             "Submitted": "the job is being started",
             "Running": "its driver runs",
+            "LeftBehind": _LEFT,
             "Failed": "the last job failed, and another one is tried later; the compactor does what waits for too long",
         },
     ),
@@ -224,6 +230,7 @@ BULK_READ = (
             "DatabaseUnreachable": "the collector of the database does not answer",
             "NoImage": "neither the spec nor the operator names an image",
             "NameTaken": _TAKEN,
+            "LeftBehind": _LEFT,
             "Deleting": "the driver's pod is ending",
             **_OPERATOR,
         },

@@ -143,7 +143,7 @@ def submit_job(run: SparkRun) -> Body:
             {"name": "job", "configMap": {"name": run.name}},
         ],
     }
-    labels = {**run.labels, names.LABEL_COMPONENT: "spark-submit"}
+    labels = {**run.pod_labels, names.LABEL_COMPONENT: "spark-submit"}
     template = {"metadata": {"labels": labels}, "spec": spec}
     rest = {"backoffLimit": 0, "activeDeadlineSeconds": SUBMIT_SECONDS, "template": template}
     return run.object(JOBS, run.name, {"spec": rest})

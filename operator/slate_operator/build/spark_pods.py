@@ -40,7 +40,7 @@ def executor_template(run: SparkRun) -> Body:
 
 def _with_labels(run: SparkRun, template: Body) -> Body:
     metadata = template["metadata"]
-    return {**template, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **run.labels}}}
+    return {**template, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **run.pod_labels}}}
 
 
 def _template(run: SparkRun, container: str, more: list[dict[str, Any]]) -> Body:
@@ -66,7 +66,7 @@ def _template(run: SparkRun, container: str, more: list[dict[str, Any]]) -> Body
         ],
         "volumes": [{"name": name, "emptyDir": {}} for name in WRITABLE],
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": run.labels}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": run.pod_labels}, "spec": spec}
 
 
 def _told(run: SparkRun) -> dict[str, str]:

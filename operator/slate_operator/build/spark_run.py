@@ -43,6 +43,10 @@ class RunId:
     def labels(self) -> dict[str, str]:
         return {**SHARED, names.LABEL_SPARK: self.name}
 
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        return {**self.labels, names.LABEL_OWNER: str(self.owner["uid"])}
+
     def key(self, name: str) -> Key:
         return Key(self.namespace, name)
 

@@ -73,6 +73,13 @@ class NameTaken(Refused):
         super().__init__(message, "NameTaken")
 
 
+class LeftBehind(Refused):
+    """What is to be made has the name of something that an owner of the same name has left, and that is about to go."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "LeftBehind")
+
+
 class Unreachable(Exception):
     """The API server does not answer, or asks to be left alone for a while. Try again later."""
 
@@ -94,7 +101,7 @@ class Cluster(Protocol):
 
     async def apply(self, kind: Kind, body: Body) -> Body:
         """Make the object so, by server-side apply. Not sent if it was applied just so before and stands unchanged.
-        :class:`NameTaken` if there is one of its name that is somebody else's."""
+        :class:`NameTaken` if there is one of its name that is somebody else's, :class:`LeftBehind` if that is to go."""
 
     async def create(self, kind: Kind, body: Body) -> bool:
         """Make the object if there is none of its name; whether it was made now."""

@@ -4,7 +4,7 @@ well have something under one of them: that is not overwritten, not used and not
 
 from __future__ import annotations
 
-from slate_operator.kube.cluster import Body, Conflict, Kind, NameTaken
+from slate_operator.kube.cluster import Body, Kind, LeftBehind, NameTaken
 from slate_operator.names import LABEL_DATABASE, LABEL_SPARK
 
 ADOPTING = (LABEL_DATABASE, LABEL_SPARK)
@@ -17,15 +17,19 @@ def belongs(body: Body, uid: str) -> bool:
 
 
 def check_own(kind: Kind, found: Body, wanted: Body) -> None:
-    """:class:`NameTaken` if what stands where ``wanted`` is to be is somebody else's. :class:`Conflict`, which says to look
-    again, if it was made for an owner of the same name that is gone: the cluster deletes it in its own time, and soon."""
+    """:class:`NameTaken` if what stands where ``wanted`` is to be is somebody else's. :class:`LeftBehind` if it was
+    made for an owner of the same name that is gone: the cluster deletes it in its own time, which is soon, unless somebody
+    has a finalizer on it."""
     (ours,) = wanted["metadata"]["ownerReferences"]
     if belongs(found, ours["uid"]):
         return
     name, owners = wanted["metadata"]["name"], found["metadata"].get("ownerReferences") or ()
     if any((owner["kind"], owner["name"]) == (ours["kind"], ours["name"]) for owner in owners):
         # Names are unique, so one of the same name and another uid does not exist any more.
-        raise Conflict(f"{kind.kind} {name} is of a {ours['kind']} that is gone, and goes in a moment; look again")
+        raise LeftBehind(
+            f"{kind.kind} {name} is still there of a {ours['kind']} of this name that is gone. It is made anew as soon as "
+            f"that one has gone too{_held_by(found)}"
+        )
     controller = next((owner for owner in owners if owner.get("controller")), None)
     if controller is None and _is_given(found, wanted):
         return
@@ -34,6 +38,11 @@ def check_own(kind: Kind, found: Body, wanted: Body) -> None:
         f"there is a {kind.kind} {name} already that is not of this {ours['kind']}{whose}, and it is left as it is. Rename "
         f"or delete it, or give this {ours['kind']} another name{_how_to_give(wanted) if controller is None else ''}"
     )
+
+
+def _held_by(found: Body) -> str:
+    held = found["metadata"].get("finalizers") or ()
+    return f", which waits for whoever has put the finalizer {', '.join(held)} on it" if held else ""
 
 
 def _is_given(found: Body, wanted: Body) -> bool:

@@ -27,6 +27,8 @@ def claim_path(seen: Observed, draft: Draft) -> None:
         draft.hold("Starting", "the collector is being started, which comes before all others")
         return
     answer = draft.ask(claim_of(seen.database))
+    if answer.problem in _REFUSALS:
+        draft.status["destroyedAt"] = None  # whatever is marked there is not ours
     if answer.good:
         draft.say(names.OWNED, True, "Claimed", f"{seen.database.spec.store.url} is marked as belonging to this object")
     elif answer.problem == "no-database" and seen.database.status.manifest_id is not None:

@@ -22,7 +22,17 @@ from slate_operator.api.duration import seconds
 from slate_operator.build.bulk_read import id_of, run_of
 from slate_operator.build.spark_run import RunId
 from slate_operator.clock import Clock, seconds_of, stamp
-from slate_operator.kube.cluster import BULK_READS, CHECKPOINTS, DATABASES, Body, Cluster, Key, NameTaken, Refused
+from slate_operator.kube.cluster import (
+    BULK_READS,
+    CHECKPOINTS,
+    DATABASES,
+    Body,
+    Cluster,
+    Key,
+    LeftBehind,
+    NameTaken,
+    Refused,
+)
 from slate_operator.reconcile.deletion import READS
 from slate_operator.reconcile.outcome import Happening, Outcome, Unfit
 from slate_operator.reconcile.spark_job import STARTERS, Course, chosen, look, start, stop
@@ -53,24 +63,26 @@ class BulkReadReconciler:
         if names.FINALIZER_BULK_READ not in read.metadata.finalizers:
             finalizers = (*read.metadata.finalizers, names.FINALIZER_BULK_READ)
             await self.cluster.set_finalizers(BULK_READS, body, finalizers)
+        status = _former(read)
         try:
-            return await self._carried_on(read)
+            return await self._carried_on(read, status)
         except Unfit as trouble:
-            return self._told(read, trouble)
-        except NameTaken as taken:
-            return self._told(read, Unfit("NameTaken", str(taken)))
+            return self._told(read, status, trouble)
+        except (NameTaken, LeftBehind) as taken:
+            return self._told(read, status, Unfit(taken.reason, str(taken)))
         except NotReached as trouble:
-            return self._told(read, Unfit("DatabaseUnreachable", str(trouble)))
+            return self._told(read, status, Unfit("DatabaseUnreachable", str(trouble)))
         except Problem as problem:
             reason = "".join(word.capitalize() for word in problem.kind.split("-")) or "Refused"
-            return self._told(read, Unfit(reason, problem.detail, final=problem.status in (400, 410, 422)))
+            return self._told(read, status, Unfit(reason, problem.detail, final=problem.status in (400, 410, 422)))
 
-    def _told(self, read: BulkRead, trouble: Unfit) -> Outcome:
-        """It cannot go on. What was not begun waits for what is missing; only another object helps what is final."""
-        if not trouble.final and self._late(read, _former(read)):
+    def _told(self, read: BulkRead, status: Mapping[str, Any], trouble: Unfit) -> Outcome:
+        """It cannot go on. What was not begun waits for what is missing; only another object helps what is final. What is
+        held by now is in ``status``, so that it is let go some day."""
+        if not trouble.final and self._late(read, status):
             told = f"{self._too_late(read)}; the last thing it waited for: {trouble.message}"
             trouble = Unfit("DeadlineExceeded", told, final=True)
-        kind = names.STALLED if trouble.final else names.RECONCILING
+        kind = names.STALLED if trouble.final or trouble.reason == "NameTaken" else names.RECONCILING
         conditions = [
             said(names.READY, False, trouble.reason, trouble.message),
             said(kind, True, trouble.reason, trouble.message),
@@ -79,17 +91,18 @@ class BulkReadReconciler:
         known = before is not None and before.reason == trouble.reason
         events = [] if known else [Happening(trouble.reason, trouble.message, warning=True)]
         if not trouble.final:
-            return Outcome(conditions, {**_former(read), "state": "Pending"}, events, again_in=ASK_AGAIN)
+            again = LOOK_EVERY if trouble.reason == "LeftBehind" else ASK_AGAIN
+            return Outcome(conditions, {**status, "state": "Pending"}, events, again_in=again)
         # An end like any other: the state is let go, and the ttl counts from here.
-        ended = {**_former(read), "state": "Failed", "finishedAt": stamp(self.clock.now())}
+        ended = {**status, "state": "Failed", "finishedAt": stamp(self.clock.now())}
         return Outcome(conditions, ended, events, again_in=1.0)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    async def _carried_on(self, read: BulkRead) -> Outcome:
-        status, events, now = _former(read), list[Happening](), self.clock.now()
+    async def _carried_on(self, read: BulkRead, status: dict[str, Any]) -> Outcome:
+        events, now = list[Happening](), self.clock.now()
         id = id_of(read, max(read.status.attempt, 1))
-        launcher = status["launcher"] = read.status.launcher or await chosen(self.cluster, read.spec.spark)
+        launcher = read.status.launcher or await chosen(self.cluster, read.spec.spark)
         course = await look(self.cluster, id, launcher, now)
         if course.state == "Missing":
             database, source = await self._origin(read)
@@ -103,7 +116,7 @@ class BulkReadReconciler:
             course = Course("Submitted", "Spark is being started")
         elif not course.over:
             await self._prolong(read, status)
-        status |= {"application": id.name, "driverPod": id.driver_pod, "notBefore": None}
+        status |= {"launcher": launcher, "application": id.name, "driverPod": id.driver_pod, "notBefore": None}
         status["startedAt"] = read.status.started_at or stamp(now)
         return await self._judged(read, id, course, status, events)
 
@@ -183,7 +196,7 @@ class BulkReadReconciler:
         try:
             run = run_of(read, database, attempt, image)
             await start(self.cluster, run, launcher, self.settings.spark_role)
-        except NameTaken:
+        except (NameTaken, LeftBehind):
             raise
         except Refused as refusal:
             raise Unfit("Refused", f"the API server refuses what Spark needs: {refusal}") from None

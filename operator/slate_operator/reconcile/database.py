@@ -14,6 +14,7 @@ from slate_operator.kube.cluster import (
     Cluster,
     Key,
     Kind,
+    LeftBehind,
     NameTaken,
     Refused,
 )
@@ -24,7 +25,7 @@ from slate_operator.reconcile.draft import Draft
 from slate_operator.reconcile.observe import asked, observe
 from slate_operator.reconcile.observed import Observed
 from slate_operator.reconcile.outcome import Outcome
-from slate_operator.reconcile.report import reported
+from slate_operator.reconcile.report import Named, reported
 from slate_operator.reconcile.secrets import tend_secrets
 from slate_operator.reconcile.spark_compaction import SparkCompactions
 from slate_operator.reconcile.steps import planned
@@ -32,9 +33,6 @@ from slate_operator.settings import Settings
 
 MOST_QUESTIONS = 16
 """A plan that asks for more than this goes round in circles."""
-
-Named = tuple[Kind, str]
-"""An object of the database's namespace."""
 
 
 class DatabaseReconciler:
@@ -76,25 +74,27 @@ class DatabaseReconciler:
             seen = seen.after(plan.ask, await asked(self._databases, seen, plan.ask))
         raise AssertionError(f"the plan of {seen.database.metadata.name} asks for ever: {list(seen.answers)}")
 
-    async def _apply(self, draft: Draft, body: Body) -> tuple[dict[str, Body], list[Refused]]:
+    async def _apply(self, draft: Draft, body: Body) -> tuple[dict[str, Body], dict[Named, Refused]]:
         """The Deployments as they are then, by role, and what could not be made. One that is refused does not keep the
-        others from being applied, but for pods that would run with what is somebody else's."""
+        others from being applied, but for pods that would run with what is somebody else's, or about to go."""
         if draft.keep_finalizer:
             finalizers = [*draft.seen.database.metadata.finalizers, FINALIZER_DATABASE]
             await self._cluster.set_finalizers(DATABASES, body, finalizers)
-        applied, refused, taken = dict(draft.seen.deployments), list[Refused](), set[Named]()
+        applied, refused = dict(draft.seen.deployments), dict[Named, Refused]()
+        taken = set[Named]()
         for kind, wanted in draft.applies:
-            if kind == DEPLOYMENTS and taken.intersection(_needs(wanted)):
+            named = (kind, wanted["metadata"]["name"])
+            if kind == DEPLOYMENTS and taken.intersection(needs(wanted)):
                 continue
             try:
                 made = await self._cluster.apply(kind, wanted)
-            except NameTaken as refusal:
-                taken.add((kind, wanted["metadata"]["name"]))
-                refused.append(refusal)
+            except (NameTaken, LeftBehind) as refusal:
+                taken.add(named)
+                refused[named] = refusal
                 continue
             except Refused as refusal:
-                told = f"the API server does not take it: {kind.kind} {wanted['metadata']['name']}: {refusal}"
-                refused.append(Refused(told, "Refused"))
+                told = f"the API server does not take it: {kind.kind} {named[1]}: {refusal}"
+                refused[named] = Refused(told, "Refused")
                 continue
             if kind == DEPLOYMENTS:
                 applied[made["metadata"]["labels"][LABEL_ROLE]] = made
@@ -112,9 +112,9 @@ class DatabaseReconciler:
             await self._cluster.delete(kind, key, uid=found["metadata"]["uid"])
 
 
-def _needs(deployment: Body) -> tuple[Named, ...]:
+def needs(deployment: Body) -> tuple[Named, ...]:
     """What its pods read, and who they are."""
-    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
     return (CONFIG_MAPS, deployment["metadata"]["name"]), (SERVICE_ACCOUNTS, account)
 
 

@@ -55,7 +55,10 @@ def known_deadline(seen: Observed) -> float | None:
     status = seen.database.status
     if status.deletion is not None and status.deletion.deadline is not None:
         return seconds_of(status.deletion.deadline)
+    if status.destroyed_at is not None:
+        return seconds_of(status.destroyed_at) + grace_of(seen.database)
     ready = find(status.conditions, READY)
+    # An older operator did not write down since when.
     if ready is not None and ready.reason == "Destroyed" and holds(status.conditions, OWNED):
         return seen.now + grace_of(seen.database)  # somebody else did it; when, only the bucket knows
     return None
@@ -106,8 +109,8 @@ def _mark(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
         draft.come_back(2.0)
         return
     known = seen.database.status.deletion
-    draft.deadline = draft.deadline or seen.now + grace_of(seen.database)
     if known is None or known.deadline is None:
+        draft.deadline = seen.now + grace_of(seen.database)
         # Written down before it is done: who changes his mind meanwhile gets his bytes back, whatever happens to us.
         draft.block("Storage", seen.database.spec.store.url, "the database is about to be marked as destroyed")
         draft.come_back(0.5)

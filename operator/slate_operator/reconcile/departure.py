@@ -13,7 +13,7 @@ from slate_operator.clock import seconds_of
 from slate_operator.names import Role
 from slate_operator.reconcile.deletion import destruction
 from slate_operator.reconcile.draft import Draft
-from slate_operator.reconcile.observed import Observed, Release
+from slate_operator.reconcile.observed import Destroying, Observed, Release
 from slate_operator.reconcile.retention import brought_back
 
 PATIENCE = 20.0
@@ -70,9 +70,17 @@ def _is_late(seen: Observed) -> bool:
 def _spared(seen: Observed, draft: Draft, facts: DatabaseFacts | None, late: bool) -> Word | None:
     """What is to stay is not left marked as destroyed, if that can still be done."""
     url = seen.database.spec.store.url
-    if facts is not None and facts.state == "destroyed" and not brought_back(seen, draft, facts):
-        told = (
-            f"the bytes at {url} were to stay, but are still marked as destroyed: bring them back with `slate undelete`"
-        )
+    trouble = ""
+    if facts is not None and facts.state == "destroyed":
+        if not brought_back(seen, draft, facts):
+            trouble = "are still marked as destroyed"
+        elif not late:
+            return None  # another destruction may have been asked for, too: the next look waits until there is none
+    elif facts is not None and facts.state == "alive" and draft.deadline is not None:
+        answer = draft.ask(Destroying())
+        if not answer.good or answer.value:
+            trouble = "may be marked as destroyed in a moment"
+    if trouble:
+        told = f"the bytes at {url} were to stay, but {trouble}: bring them back with `slate undelete`"
         return ("NotUndeleted", f"{told} before a reaper comes") if late else None
     return ("Released", f"the bytes stay at {url}") if draft.ask(Release()).good or late else None

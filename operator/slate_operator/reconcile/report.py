@@ -12,7 +12,7 @@ from slate_operator.api.conditions import Condition, find, holds, said
 from slate_operator.api.database import Deletion, Endpoints
 from slate_operator.build.naming import Family
 from slate_operator.clock import stamp
-from slate_operator.kube.cluster import Body, Refused
+from slate_operator.kube.cluster import SERVICES, Body, Kind, LeftBehind, NameTaken, Refused
 from slate_operator.names import Port, Role
 from slate_operator.reconcile.deletion import requested_at
 from slate_operator.reconcile.draft import Draft
@@ -28,13 +28,21 @@ TYPES = {
 }
 TOLD = (names.READY, names.OWNED, names.CONTENDED, names.DELETION_BLOCKED, names.STORAGE_AVAILABLE)
 """Conditions whose changes are events as well."""
+LOOK_FOR_LEFTOVERS = 5.0
+"""How often it is looked whether what is in the way has gone."""
+
+Named = tuple[Kind, str]
+"""An object of the database's namespace."""
 
 
-def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[Refused], cluster_domain: str) -> Outcome:
-    """``applied`` are the Deployments, by role, as they are now; ``refused`` is why something could not be made."""
+def reported(
+    draft: Draft, applied: Mapping[str, Body], refusals: Mapping[Named, Refused], cluster_domain: str
+) -> Outcome:
+    """``applied`` are the Deployments, by role, as they are now; ``refusals`` is what could not be made, and why."""
     seen, database = draft.seen, draft.seen.database
     if draft.release:
         return Outcome(events=draft.events, gone=True)
+    refused = list(refusals.values())
     conditions = {each.type: each for each in draft.conditions}
     for role, wanted in draft.replicas.items():
         conditions[TYPES[role]] = role_condition(TYPES[role], applied.get(role), seen.pods.get(role, ()), wanted)
@@ -46,8 +54,10 @@ def reported(draft: Draft, applied: Mapping[str, Body], refused: Sequence[Refuse
         _conclude(draft, conditions, refused)
     if refused or draft.halt is not None or any(each.reason == ROLLING_OUT for each in conditions.values()):
         draft.come_back(60.0)
+    if any(isinstance(each, LeftBehind) for each in refused):
+        draft.come_back(LOOK_FOR_LEFTOVERS)
     found = tuple(conditions.values())
-    status = _status(draft, applied, cluster_domain) | {"phase": phase(found, deleting=_leaves(draft))}
+    status = _status(draft, applied, refusals, cluster_domain) | {"phase": phase(found, deleting=_leaves(draft))}
     return Outcome(
         conditions=found,
         status=status,
@@ -85,7 +95,10 @@ def _verdict(
 ) -> tuple[Condition, bool, bool]:
     database = draft.seen.database
     if refused:
-        return said(names.READY, False, refused[0].reason, str(refused[0])), False, True
+        # What needs the user comes before what goes by itself.
+        first = min(refused, key=lambda each: isinstance(each, LeftBehind))
+        left = isinstance(first, LeftBehind)
+        return said(names.READY, False, first.reason, str(first)), left, not left
     if _leaves(draft) and names.OWNED not in conditions:
         blocked = conditions.get(names.DELETION_BLOCKED)
         words = "it is being deleted" + (f" and waits for {blocked.message}" if blocked is not None else "")
@@ -133,7 +146,9 @@ def phase(conditions: Sequence[Condition], *, deleting: bool) -> str:
 # --- the other fields ---------------------------------------------------------------------------------------------
 
 
-def _status(draft: Draft, applied: Mapping[str, Body], cluster_domain: str) -> dict[str, Any]:
+def _status(
+    draft: Draft, applied: Mapping[str, Body], refusals: Mapping[Named, Refused], cluster_domain: str
+) -> dict[str, Any]:
     """What is not known this time stays as it was."""
     database = draft.seen.database
     kept = database.status.model_dump(
@@ -144,18 +159,30 @@ def _status(draft: Draft, applied: Mapping[str, Body], cluster_domain: str) -> d
         if value is not None:
             kept[name] = value.model_dump(by_alias=True, exclude_none=True) if hasattr(value, "model_dump") else value
     answer = draft.seen.answers.get(Look())
+    if answer is not None and answer.good:
+        _remember_mark(answer.value, kept)
     # Half a clone is no database yet: what is known of one says that it has begun.
     if answer is not None and isinstance(answer.value, DatabaseFacts) and answer.value.state != UNFINISHED:
         kept |= facts_of(answer.value)
     if _leaves(draft):
         kept["deletion"] = _deletion(draft).model_dump(by_alias=True, exclude_none=True)
     elif draft.replicas:
-        kept["endpoints"] = _endpoints(draft, cluster_domain).model_dump(by_alias=True, exclude_none=True)
+        endpoints = _endpoints(draft, refusals, cluster_domain)
+        kept["endpoints"] = endpoints.model_dump(by_alias=True, exclude_none=True)
     family = Family.of(database)
     readers = (applied.get(Role.READER) or {}).get("status") or {}
     kept["readerReplicas"] = readers.get("replicas", 0)
     kept["selector"] = ",".join(f"{name}={value}" for name, value in sorted(family.selector(Role.READER).items()))
     return kept
+
+
+def _remember_mark(found: object, kept: dict[str, Any]) -> None:
+    """Whether the bytes are marked as destroyed. As long as nobody says otherwise, they are: see :func:`known_deadline`."""
+    state = found.state if isinstance(found, DatabaseFacts) else None
+    if isinstance(found, DatabaseFacts) and state == "destroyed":
+        kept["destroyedAt"] = stamp(found.destroyed_at_s or 0)
+    elif state != "being deleted":
+        kept.pop("destroyedAt", None)
 
 
 def facts_of(facts: DatabaseFacts) -> dict[str, Any]:
@@ -180,15 +207,21 @@ def _deletion(draft: Draft) -> Deletion:
     )
 
 
-def _endpoints(draft: Draft, cluster_domain: str) -> Endpoints:
+def _endpoints(draft: Draft, refusals: Mapping[Named, Refused], cluster_domain: str) -> Endpoints:
+    """Behind a Service that is not ours is somebody else."""
     database = draft.seen.database
     family = Family.of(database)
-    end = f"{family.namespace}.svc.{cluster_domain}"
-    serves = database.spec.writer.mode == "Server"
+
+    def of(service: str, port: int, scheme: str = "") -> str | None:
+        if isinstance(refusals.get((SERVICES, service)), NameTaken | LeftBehind):
+            return None
+        return f"{scheme}{service}.{family.namespace}.svc.{cluster_domain}:{port}"
+
+    serves = database.spec.writer.mode == "Server" and Role.WRITER in draft.replicas
     return Endpoints(
-        writer=f"{family.writer_service}.{end}:{Port.RESP}" if serves and Role.WRITER in draft.replicas else None,
-        readers=f"{family.readers_service}.{end}:{Port.RESP}" if database.spec.readers.replicas else None,
-        admin=f"https://{family.admin_service}.{end}:{Port.HTTP}",
+        writer=of(family.writer_service, Port.RESP) if serves else None,
+        readers=of(family.readers_service, Port.RESP) if database.spec.readers.replicas else None,
+        admin=of(family.admin_service, Port.HTTP, "https://"),
     )
 
 

@@ -40,7 +40,7 @@ def _given_back(seen: Observed, draft: Draft) -> bool:
     """Whether the mark on the path is gone; or cannot be reached, where that does no harm."""
     answer, owner = draft.whose()
     if answer.good and (owner is None or owner.uid != seen.owner.uid):
-        draft.deadline = None
+        draft.deadline = draft.status["destroyedAt"] = None
         return True
     if answer.good:
         answer, facts = draft.look()

@@ -15,12 +15,12 @@ from slate_operator.api.amount import size, size_of
 from slate_operator.api.database import SlateDatabase, SparkCompaction, SparkCompactionStatus
 from slate_operator.build.spark_compaction import id_of, run_of
 from slate_operator.clock import Clock, seconds_of, stamp
-from slate_operator.kube.cluster import Cluster, NameTaken, Refused
+from slate_operator.kube.cluster import Cluster, LeftBehind, NameTaken, Refused
 from slate_operator.reconcile.draft import Draft
 from slate_operator.reconcile.spark_job import STARTERS, Course, chosen, look, start, stop
 from slate_operator.settings import Settings
 
-LOOK_EVERY, FOLLOW_EVERY = 30.0, 10.0
+LOOK_EVERY, FOLLOW_EVERY, LOOK_FOR_LEFTOVERS = 30.0, 10.0, 5.0
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
 """After a job that failed."""
 
@@ -36,7 +36,10 @@ class SparkCompactions:
         """Do what is due, and write down in the draft how it is."""
         spark, before = database.spec.compactor.spark, database.status.spark_compaction
         if spark is None or database.metadata.deleting or database.spec.hibernated or draft.halt is not None:
-            if before is not None and (before.application is not None or spark is None):
+            # What is left of a run that ended is kept for those who look for its log, but not longer than its database: the
+            # driver's pod has no owner to go with.
+            deleting = database.metadata.deleting
+            if before is not None and (before.application is not None or spark is None or deleting):
                 await stop(self.cluster, id_of(database, before.run))
                 draft.status["sparkCompaction"] = _written(before, application=None) if spark is not None else None
             return
@@ -53,6 +56,8 @@ class SparkCompactions:
             course = await look(self.cluster, id, known.launcher, now)
         except NameTaken as taken:
             course = Course("Failed", str(taken))
+        except LeftBehind as left:
+            course = Course("Submitted", str(left))
         if course.state == "Missing":
             course = Course("Failed", f"{STARTERS[known.launcher].kind} {id.name} was deleted")
         if not course.over:
@@ -96,6 +101,10 @@ class SparkCompactions:
         launcher, run = await chosen(self.cluster, spark), run_of(database, spark, known.run + 1, image)
         try:
             await start(self.cluster, run, launcher, self.settings.spark_role)
+        except LeftBehind as left:
+            draft.say(names.COMPACTING_ON_SPARK, False, "LeftBehind", str(left))
+            draft.come_back(LOOK_FOR_LEFTOVERS)
+            return
         except Refused as refusal:
             self._say_failure(draft, f"what Spark needs cannot be made: {refusal}")
             return

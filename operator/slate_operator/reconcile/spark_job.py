@@ -27,6 +27,7 @@ from slate_operator.kube.cluster import (
     Body,
     Cluster,
     Kind,
+    LeftBehind,
     Refused,
 )
 from slate_operator.kube.ownership import belongs, check_own
@@ -68,6 +69,7 @@ async def chosen(cluster: Cluster, spark: Spark) -> str:
 
 async def start(cluster: Cluster, run: SparkRun, launcher: str, role: str) -> None:
     """Made once: an attempt that was begun is never begun again under the same name."""
+    await _clear(cluster, run)
     for kind, body in foundation(run, role):
         await cluster.apply(kind, body)
     make = spark_application if launcher == SPARK_OPERATOR else submit_job
@@ -76,6 +78,20 @@ async def start(cluster: Cluster, run: SparkRun, launcher: str, role: str) -> No
         found = await cluster.get(kind, run.key(run.name))
         if found is not None:
             check_own(kind, found, wanted)
+
+
+async def _clear(cluster: Cluster, run: RunId) -> None:
+    """Spark makes the driver's pod without an owner. One that an owner of the same name has left would keep ours
+    from starting."""
+    pod = await _pod(cluster, run)
+    if pod is None or _is_of(pod, run):
+        return
+    if not pod["metadata"].get("deletionTimestamp"):
+        await cluster.delete(PODS, run.key(run.driver_pod), uid=pod["metadata"]["uid"])
+    raise LeftBehind(
+        f"Pod {run.driver_pod} is still there of a {run.owner['kind']} of this name that is gone; it is being deleted, and "
+        "Spark is started after that"
+    )
 
 
 async def look(cluster: Cluster, run: RunId, launcher: str, now: float) -> Course:
@@ -117,9 +133,20 @@ async def stop(cluster: Cluster, run: RunId) -> bool:
 
 
 async def _driver(cluster: Cluster, run: RunId) -> Body | None:
+    pod = await _pod(cluster, run)
+    return pod if pod is not None and _is_of(pod, run) else None
+
+
+async def _pod(cluster: Cluster, run: RunId) -> Body | None:
     """Spark makes it from our template, with our label: a pod of its name without that is somebody else's."""
     pod = await cluster.get(PODS, run.key(run.driver_pod))
     return pod if pod is not None and has_labels(pod, {names.LABEL_SPARK: run.name}) else None
+
+
+def _is_of(pod: Body, run: RunId) -> bool:
+    """And not of an owner of the same name that is gone. Older operators did not say whose it is."""
+    uid = run.owner["uid"]
+    return bool((pod["metadata"].get("labels") or {}).get(names.LABEL_OWNER, uid) == uid)
 
 
 async def _of_driver(cluster: Cluster, run: RunId, pod: Body) -> Course:
@@ -195,7 +222,7 @@ def _of_application(application: Body, now: float) -> Course:
     state = found.get("state") or ""
     if state in _ENDED_BADLY:
         lines = (found.get("errorMessage") or "the Spark operator gives no reason").strip().splitlines()
-        return Course("Failed", f"Spark could not be started: {lines[0][:LONGEST]}")
+        return Course("Failed", f"Spark could not be started: {scrubbed(lines[0])[:LONGEST]}")
     if state == "COMPLETED":
         return Course("Succeeded", "the driver ended well, and its pod is gone")
     if not state and now - seconds_of(application["metadata"]["creationTimestamp"]) > IGNORED_FOR:

@@ -221,7 +221,7 @@ class Stage:
         for role in list(self.deployments):
             if (DEPLOYMENTS, family.key(family.workload(role))) in draft.removals:
                 del self.deployments[role]
-        self.outcome = reported(draft, self.deployments, [], "cluster.local")
+        self.outcome = reported(draft, self.deployments, {}, "cluster.local")
         if draft.release:
             self.finalizers = []
         elif not self.outcome.gone:

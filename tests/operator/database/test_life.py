@@ -11,7 +11,9 @@ from slate_operator.admin.database import OperationFacts
 from slate_operator.api.checkpoint import Checkpoint
 from slate_operator.api.database import SlateDatabase
 from slate_operator.clock import seconds_of, stamp
+from slate_operator.kube.cluster import DEPLOYMENTS, SERVICE_ACCOUNTS
 from slate_operator.names import ANNOTATION_SECRET, ANNOTATION_TAKE, Role
+from slate_operator.reconcile.database import needs
 from slate_operator.reconcile.observed import Answer, Ask, Look, Origin, Work
 from slate_operator.reconcile.rollout import explained
 from tests.operator.build.samples import SMALL, UID, body_of
@@ -567,3 +569,11 @@ def test_a_running_operation_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert not stage.gone
     assert stage.blocked_by == ["Storage"]
     assert Look() in stage.asked
+
+
+def test_pods_whose_template_takes_the_account_away_run_with_the_default_one() -> None:
+    without = {"podTemplate": {"spec": {"serviceAccountName": None}}}
+    stage = Stage(SMALL | {"gc": without}).look()
+    assert stage.draft is not None
+    (collector,) = (body for kind, body in stage.draft.applies if kind == DEPLOYMENTS)
+    assert (SERVICE_ACCOUNTS, "default") in needs(collector)

@@ -81,11 +81,15 @@ async def test_what_a_user_has_under_our_name_stays_his(world: World, kind: Kind
 async def test_what_moves_away_makes_room(world: World) -> None:
     await put(world, SERVICES, "orders", OBJECTS[SERVICES, "orders-admin"])
     await world.make(DATABASES, "orders", at("orders"))
-    await settle(world, "orders", lambda body: condition(body, names.READY)["reason"] == "NameTaken")
+    body = await settle(world, "orders", lambda body: condition(body, names.READY)["reason"] == "NameTaken")
+    assert body is not None
+    assert set(body["status"]["endpoints"]) == {"admin"}, "behind that Service is something of the user's"
     await world.delete(SERVICES, "orders")
     await settle(world, "orders", lambda body: condition(body, names.OWNED).get("status") == "True")
     await world.databases.write("orders", a="1")
-    await settle(world, "orders", ready)
+    body = await settle(world, "orders", ready)
+    assert body is not None
+    assert set(body["status"]["endpoints"]) == {"admin", "writer"}
 
 
 async def test_what_is_labelled_as_ours_is_taken_over(world: World) -> None:
@@ -107,3 +111,58 @@ async def test_two_databases_do_not_fight_for_a_name(world: World) -> None:
     assert "but of SlateDatabase a," in condition(body, names.READY)["message"]
     assert await world.get(SERVICES, "a-admin") == his
     assert ready(await settle(world, "a", ready))
+
+
+HELD = "example.com/load-balancer"
+LEFTOVERS = ((SERVICES, "orders-admin"), (CONFIG_MAPS, "orders-gc"), (SECRETS, "orders-ca"))
+
+
+async def leave(world: World, kind: Kind, name: str) -> None:
+    """What a database of the same name has left, and that somebody's finalizer still holds."""
+    former = {
+        "apiVersion": DATABASES.api_version,
+        "kind": DATABASES.kind,
+        "name": "orders",
+        "uid": "00000000-0000-4000-8000-000000000000",
+        "controller": True,
+    }
+    await put(world, kind, name, OBJECTS[kind, name], ownerReferences=[former], finalizers=[HELD])
+    await world.delete(kind, name)
+
+
+@pytest.mark.parametrize(("kind", "name"), LEFTOVERS, ids=lambda each: getattr(each, "kind", ""))
+async def test_what_a_database_of_the_same_name_left_is_waited_for_and_told(
+    world: World, kind: Kind, name: str
+) -> None:
+    await leave(world, kind, name)
+    await world.make(DATABASES, "orders", at("orders"))
+    for _ in range(3):
+        body = await world.look(DATABASES, "orders")
+    told = condition(body, names.READY)
+    assert told["reason"] == "LeftBehind"
+    assert f"{kind.kind} {name}" in told["message"]
+    assert HELD in told["message"], "who is waited for"
+    assert condition(body, names.RECONCILING)["reason"] == "LeftBehind"
+    assert condition(body, names.STALLED) == {}, "it goes by itself"
+    (due,) = world.controllers[DATABASES]._queue._due.values()
+    assert due - world.clock.monotonic() < 6.0
+    if kind == SERVICES:
+        assert await world.get(DEPLOYMENTS, "orders-gc") is not None, "its pods do not need it"
+        assert await world.get(SERVICE_ACCOUNTS, "orders") is not None
+        await settle(world, "orders", lambda body: condition(body, names.OWNED).get("status") == "True")
+        assert await world.get(SERVICES, "orders") is not None, "what comes after it was not made"
+    else:
+        assert await world.get(DEPLOYMENTS, "orders-gc") is None
+    await world.edit(kind, name, {"metadata": {"finalizers": None}})
+    await settle(world, "orders", lambda body: condition(body, names.OWNED).get("status") == "True")
+    await world.databases.write("orders", a="1")
+    await settle(world, "orders", ready)
+
+
+async def test_what_is_taken_is_told_before_what_goes_by_itself(world: World) -> None:
+    await leave(world, CONFIG_MAPS, "orders-gc")
+    await put(world, SERVICES, "orders-admin", OBJECTS[SERVICES, "orders-admin"])
+    await world.make(DATABASES, "orders", at("orders"))
+    body = await world.look(DATABASES, "orders")
+    assert condition(body, names.READY)["reason"] == "NameTaken"
+    assert condition(body, names.STALLED)["reason"] == "NameTaken"

@@ -11,7 +11,7 @@ from slate_operator.admin.database import OperationFacts
 from slate_operator.clock import seconds_of, stamp
 from slate_operator.names import FINALIZER_DATABASE, READY, STALLED, Role
 from slate_operator.reconcile.observed import Answer, Ask, Destroying, Look, Work
-from tests.operator.database.stage import OURS, Bucket, Stage, living
+from tests.operator.database.stage import OURS, STRANGER, Bucket, Stage, living
 from tests.operator.database.test_matrix import alive, destroyed, looked, run, spec_of
 
 DAY = 86400.0
@@ -27,6 +27,37 @@ def in_grace(policy: str = "SoftDestroy") -> Stage:
 def by_command(policy: str = "SoftDestroy") -> Stage:
     """Somebody has destroyed it with the command; then the object was deleted."""
     return destroyed(policy).delete()
+
+
+def by_command_and_silent(policy: str = "SoftDestroy") -> Stage:
+    """The same, and nobody answered any more by then."""
+    stage = destroyed(policy)
+    stage.bucket.reached = False
+    return stage.look(3).delete()
+
+
+def not_recovered() -> Stage:
+    """Destroyed by the command while it was protected, and could not be brought back. Then nobody answered, the protection
+    was lifted and the object deleted."""
+    stage = living(spec_of("SoftDestroy") | {"deletionProtection": True})
+    bucket = stage.bucket
+    bucket.state, bucket.destroyed_at, bucket.epoch = "destroyed", int(stage.now), bucket.epoch + 1
+    bucket.failing = "the manifest cannot be written"
+    stage.look(2)
+    told = stage.condition(READY)
+    assert told is not None
+    assert told.reason == "NotRecovered"
+    bucket.reached = False
+    stage.look(2).edit(deletionProtection=False).delete()
+    bucket.failing = ""
+    return stage
+
+
+def by_an_older_operator() -> Stage:
+    """Which did not write down since when."""
+    stage = destroyed("SoftDestroy")
+    stage.status.pop("destroyedAt", None)
+    return stage.delete()
 
 
 def without_collector() -> Stage:
@@ -45,7 +76,17 @@ def paused() -> Stage:
 
 
 @pytest.mark.parametrize(
-    "phase", [in_grace, by_command, without_collector, paused], ids=lambda phase: str(phase.__name__)
+    "phase",
+    [
+        in_grace,
+        by_command,
+        by_command_and_silent,
+        not_recovered,
+        by_an_older_operator,
+        without_collector,
+        paused,
+    ],
+    ids=lambda phase: str(phase.__name__),
 )
 def test_bytes_that_are_marked_come_back_before_the_object_goes(phase: Callable[[], Stage]) -> None:
     stage = phase()
@@ -159,6 +200,99 @@ def test_a_namespace_that_goes_takes_no_longer(phase: Callable[[], Stage], reach
     assert stage.gone
     assert stage.now - began < 60
     assert stage.bucket.state == ("alive" if reached else "destroyed")
+
+
+@pytest.mark.parametrize(
+    "change", [{"deletionPolicy": "Retain"}, {"deletionProtection": True}], ids=["retained", "protected"]
+)
+def test_a_namespace_that_goes_waits_for_a_destruction_under_way(change: dict[str, object]) -> None:
+    """Else the mark would be made after us, and a reaper take bytes that were to stay."""
+    stage = alive("SoftDestroy").delete().look(2)
+    assert stage.status["deletion"]["deadline"]
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.namespace_terminating = True
+    stage.edit(**change).look(3)
+    assert not stage.gone
+    assert Destroying() in stage.asked
+    stage.bucket.operations["slow"] = OperationFacts("slow", "succeeded")
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", int(stage.now)
+    stage.look(4)
+    assert stage.gone
+    assert stage.bucket.state == "alive"
+    assert stage.bucket.owner is None
+
+
+def test_a_namespace_that_goes_waits_for_a_second_destruction_too() -> None:
+    stage = in_grace()
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.namespace_terminating = True
+    stage.edit(deletionPolicy="Retain").look(4)
+    assert stage.bucket.state == "alive"
+    assert stage.bucket.owner == OURS, "given back, though somebody is about to destroy it"
+    assert not stage.gone
+
+
+def test_a_namespace_that_goes_waits_for_no_destruction_for_ever() -> None:
+    stage = alive("SoftDestroy").delete().look(2)
+    stage.bucket.operations["slow"] = OperationFacts("slow", "running")
+    stage.namespace_terminating, stage.deployments = True, {}
+    ends = {"deletionTimestamp": stamp(stage.now + 45), "deletionGracePeriodSeconds": 45}
+    stage.edit(deletionPolicy="Retain")
+    for _ in range(40):
+        stage.pods = {Role.GC: [{"metadata": {"name": "orders-gc-0", **ends}, "status": {}}]}
+        stage.look()
+    assert stage.gone
+    assert [each.reason for each in stage.outcome.events] == ["NotUndeleted"]
+
+
+# --- what is known of the mark ----------------------------------------------------------------------------------------
+
+
+def test_when_it_was_destroyed_is_known_until_it_is_not_any_more() -> None:
+    stage = destroyed("Retain")
+    since = stage.status["destroyedAt"]
+    assert seconds_of(since) == stage.bucket.destroyed_at
+    stage.bucket.reached = False
+    stage.look(3)
+    assert stage.status["destroyedAt"] == since, "nobody has said otherwise"
+    stage.bucket.reached = True
+    stage.bucket.state, stage.bucket.destroyed_at = "alive", None
+    stage.look()
+    assert "destroyedAt" not in stage.status
+    stage.bucket.reached = False
+    stage.delete()
+    run(stage)
+    assert stage.gone, "it was brought back, so that its bytes stay"
+
+
+def test_a_mark_on_what_is_not_ours_any_more_holds_nothing() -> None:
+    stage = destroyed("Retain")
+    stage.bucket.owner = STRANGER
+    stage.look()
+    assert "destroyedAt" not in stage.status
+    stage.bucket.reached = False
+    stage.delete()
+    run(stage)
+    assert stage.gone
+
+
+def test_the_grace_of_what_was_brought_back_unseen_begins_anew() -> None:
+    stage = destroyed("SoftDestroy")
+    stage.bucket.state, stage.bucket.destroyed_at = "alive", None
+    stage.now += DAY
+    began = stage.delete().now
+    stage.look()
+    assert stage.bucket.state == "alive"
+    assert seconds_of(stage.status["deletion"]["deadline"]) >= began + 600.0
+
+
+def test_what_was_taken_over_meanwhile_is_let_go() -> None:
+    stage = by_command("Retain")
+    stage.bucket.owner = STRANGER
+    run(stage)
+    assert stage.gone
+    assert stage.bucket.state == "destroyed", "whose it is decides"
+    assert Role.GC not in stage.deployments
 
 
 def test_a_pause_keeps_the_bytes_as_they_are() -> None:

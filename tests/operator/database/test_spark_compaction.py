@@ -116,6 +116,53 @@ async def test_what_is_not_wanted_any_more_is_stopped(world: World) -> None:
     assert "sparkCompaction" not in body["status"]  # type: ignore[operator]
 
 
+async def test_the_last_run_goes_with_its_database(world: World) -> None:
+    await start(world, "orders", at("orders", compactor={"spark": SPARK}))
+    await plan_a_large_job(world)
+    await look(world)
+    await driver(world, f"{FAMILY}-1-driver", "Succeeded", {"rows": 1})
+    assert "application" not in (await look(world))["status"]["sparkCompaction"]  # type: ignore[index]
+    assert await world.get(PODS, f"{FAMILY}-1-driver") is not None, "who looks for its log finds it"
+    await world.delete(DATABASES, "orders")
+    await look(world)
+    assert await world.get(PODS, f"{FAMILY}-1-driver") is None, (
+        "the next database of this name would take it for its own"
+    )
+    assert await world.get(JOBS, f"{FAMILY}-1") is None
+
+
+async def test_a_driver_of_a_database_that_is_gone_is_not_ours(world: World) -> None:
+    """It was being started when the database was deleted, so that nobody saw it then."""
+    await start(world, "orders", at("orders", compactor={"spark": SPARK}))
+    await plan_a_large_job(world)
+    body = await look(world)
+    job, files = await world.get(JOBS, f"{FAMILY}-1"), await world.get(CONFIG_MAPS, f"{FAMILY}-1")
+    assert job is not None
+    assert files is not None
+    template = yaml.safe_load(files["data"]["driver.yaml"])
+    for labels in (template["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
+        assert labels[names.LABEL_OWNER] == body["metadata"]["uid"]  # type: ignore[index]
+
+    another = {"metadata": {"labels": {names.LABEL_OWNER: "00000000-0000-4000-8000-000000000000"}}}
+    await driver(world, f"{FAMILY}-1-driver", "Succeeded", {"rows": 1})
+    await world.edit(PODS, f"{FAMILY}-1-driver", another)
+    await look(world)
+    assert "CompactedOnSpark" not in await world.events(), "that is another database's run"
+    ours = {"metadata": {"labels": {names.LABEL_OWNER: body["metadata"]["uid"]}}}  # type: ignore[index]
+    await world.edit(PODS, f"{FAMILY}-1-driver", ours)
+    await look(world)
+    assert "CompactedOnSpark" in await world.events()
+
+    await driver(world, f"{FAMILY}-2-driver", "Succeeded", {"rows": 1})
+    await world.edit(PODS, f"{FAMILY}-2-driver", another)
+    body = await settle(world, "orders", lambda body: condition(body, names.COMPACTING_ON_SPARK) != {})  # type: ignore[assignment]
+    assert condition(body, names.COMPACTING_ON_SPARK)["reason"] == "LeftBehind"
+    assert await world.get(PODS, f"{FAMILY}-2-driver") is None, "spark-submit could not make its own"
+    body = await look(world)
+    assert condition(body, names.COMPACTING_ON_SPARK)["reason"] == "Submitted"
+    assert _run(body) == 2
+
+
 async def test_a_name_that_is_taken_is_told_and_stops_nothing_else(world: World) -> None:
     containers = {"containers": [{"name": "mine", "image": "mine:1"}], "restartPolicy": "Never"}
     his = await world.make(JOBS, f"{FAMILY}-1", {"template": {"spec": containers}})

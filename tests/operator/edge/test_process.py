@@ -44,6 +44,25 @@ def test_no_secret_is_logged() -> None:
     assert scrubbed("Authorization: Bearer abc and token=def") == "Authorization: *** and token=***"
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("spark.hadoop.fs.s3a.secret.key=abc", "spark.hadoop.fs.s3a.secret.key=***"),
+        ("fs.s3a.access.key: AKIA123", "fs.s3a.access.key: ***"),
+        ("fs.azure.account.key.shop.dfs.core.windows.net=abc", "fs.azure.account.key.shop.dfs.core.windows.net=***"),
+        ("mysql://user:hunter2@db/x", "mysql://***@db/x"),
+        ("AccountKey=abc==", "AccountKey=***"),
+        ("https://b/x?sv=1&sig=abc&se=2", "https://b/x?sv=1&sig=***&se=2"),
+        ("Authorization: Basic Zm9v", "Authorization: ***"),
+        ("{'secret_access_key': 'a b'}", "{'secret_access_key': '***'}"),
+        ("no such design: x, killed by signal: 9", "no such design: x, killed by signal: 9"),
+        ("s3://shop/orders at http://s3:7070 has no bucket", "s3://shop/orders at http://s3:7070 has no bucket"),
+    ],
+)
+def test_secrets_of_every_shape_are_masked(text: str, left: str) -> None:
+    assert scrubbed(text) == left
+
+
 def test_it_ends_in_order_when_it_is_told_to(kinds: ApiServer, place: str, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
     environment = {
