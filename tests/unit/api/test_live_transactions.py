@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from slate_engine.format.key_range import KeyRange
+
 PENDING = 2**64 - 1
 """The sequence number that a transaction's own writes show before they have one."""
 
@@ -238,11 +240,16 @@ async def test_an_abandoned_transaction_holds_nothing(ours: Any) -> None:
 async def test_a_transaction_is_abandoned_while_another_looks_for_conflicts(ours: Any) -> None:
     """Python collects garbage between any two steps."""
 
-    class Meanwhile:
-        def __contains__(self, key: bytes) -> bool:
-            abandoned.clear()
-            return False
+    class Meanwhile(int):
+        """Of its comparisons the third is the first one while all keys are gone through."""
 
+        def __lt__(self, other: int) -> bool:
+            compared.append(other)
+            if len(compared) == 3:
+                abandoned.clear()
+            return int(self) < other
+
+    compared: list[int] = []
     async with ours.db() as db:
         abandoned = [await db.begin(ours.lib.IsolationLevel.SNAPSHOT)]
         await db.put(b"a", b"1")
@@ -250,8 +257,10 @@ async def test_a_transaction_is_abandoned_while_another_looks_for_conflicts(ours
         transaction = await db.begin(ours.lib.IsolationLevel.SERIALIZABLE_SNAPSHOT)
         await db.put(b"c", b"3")
         await transaction.put(b"d", b"4")
-        transaction._transaction.ranges.append(Meanwhile())
+        transaction._transaction.started_seq = Meanwhile(transaction._transaction.started_seq)
+        transaction._transaction.ranges.append(KeyRange.of_prefix(b"x"))
         await transaction.commit()
+        assert len(compared) > 3
         assert not abandoned
         assert db._writer.retained_seq(9) == 9
         assert await db.get(b"d") == b"4"
