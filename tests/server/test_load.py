@@ -24,10 +24,14 @@ from tests.share import SHARE
 
 MINUTES = float(os.environ.get("SLATEKEEPER_LOAD_MINUTES", 10 * SHARE))
 WORKERS, KEYS = 24, 300
+MOST = 500e6
+"""What the writer's memory may come to at any time: the cache and what is not flushed are bounded, and so is the rest."""
 GROWTH = 40 << 20
-"""What the writer's memory may grow by, from the end of the warm-up to the end of the load."""
+"""What it may grow by, from the end of the warm-up to the end of the load."""
 WARM_UP = 0.4
 """The share of the time in which memtables, caches and threads reach their size."""
+LONG_ENOUGH = 8.0
+"""Minutes. A shorter play is over before they have, and says nothing of growth."""
 
 SETTINGS = '{"l0_sst_size_bytes": 1048576, "compactor_options": {"poll_interval": "500ms"}}'
 
@@ -218,4 +222,6 @@ async def test_minutes_of_mixed_load(start: Start, bucket: dict[str, str]) -> No
         f"{sum(counts.values())} requests, {dict(counts)}; MB: {' '.join(steps)}; after the warm-up {last - first:+.1f} MB"
     )
     print(f"L0 {status['l0_ssts']}, runs {status['sorted_runs']}, {status['size_bytes'] / 1e6:.1f} MB of data")
-    assert last - first < GROWTH / 1e6, f"memory grew from {first:.0f} to {last:.0f} MB"
+    assert max(curve) < MOST / 1e6, f"memory came to {max(curve):.0f} MB"
+    if MINUTES >= LONG_ENOUGH:
+        assert last - first < GROWTH / 1e6, f"memory grew from {first:.0f} to {last:.0f} MB"
