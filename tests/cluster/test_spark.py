@@ -26,7 +26,8 @@ from tests.cluster.tool.provider import Provider
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "spark"
-SMALL = {"coreRequest": "100m", "memory": "512m", "memoryOverhead": "512m"}
+# Half of the default heap. Beside it two Pythons run in a driver, which half a gigabyte does not always hold.
+SMALL = {"coreRequest": "100m", "memory": "512m", "memoryOverhead": "1g"}
 SPARK = {"driver": SMALL, "executor": {**SMALL, "instances": 2}}
 ROWS = {f"order:{number:05}": f"{number} items" for number in range(5_000)}
 
@@ -207,7 +208,7 @@ def test_the_example_of_an_application_of_ones_own(orders: Database, s3_bucket: 
     mine = shown.replace("slatekeeper/spark:0.1.0", images.tag("spark")).replace("s3://shop", s3_bucket.url)
     parts = list(yaml.safe_load_all(mine))
     for role in ("driver", "executor"):
-        parts[-1]["spec"][role] |= {"coreRequest": "100m", "memory": "512m", "memoryOverhead": "512m"}
+        parts[-1]["spec"][role] |= SMALL
     with an_executor_killed(namespace) as killed:
         namespace.apply(bucket_secret(s3_bucket, "shop-bucket"), *parts)
 
