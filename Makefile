@@ -40,7 +40,7 @@ test: lint ## Lint, types and the fast suite (a few minutes)
 test-stores: $(READY) ## The contract suite on real servers: S3, Azure, GCS, DynamoDB, MariaDB, PostgreSQL
 	$(PYTEST) -m servers -n 2 --dist loadfile
 
-test-long: $(READY) ## Long random, hostile-bytes and load suites (NEW=1: examples that nobody has tried; SHARE=0.2: a part of each)
+test-long: $(READY) ## Long random, hostile-bytes and load suites (NEW=1: examples that nobody has tried; SHARE=0.1: a part of each)
 	$(if $(NEW),SLATEKEEPER_NEW_EXAMPLES=1) $(if $(SHARE),SLATEKEEPER_SHARE=$(SHARE)) $(PYTEST) -m long -n 3 --dist worksteal
 
 test-load: $(READY) ## Mixed load on a writer for MINUTES (10): every answer right, memory flat
