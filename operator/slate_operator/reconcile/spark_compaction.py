@@ -17,10 +17,11 @@ from slate_operator.build.spark_compaction import id_of, run_of
 from slate_operator.clock import Clock, seconds_of, stamp
 from slate_operator.kube.cluster import Cluster, LeftBehind, NameTaken, Refused
 from slate_operator.reconcile.draft import Draft
+from slate_operator.reconcile.report import LOOK_FOR_LEFTOVERS
 from slate_operator.reconcile.spark_job import STARTERS, Course, chosen, look, start, stop
 from slate_operator.settings import Settings
 
-LOOK_EVERY, FOLLOW_EVERY, LOOK_FOR_LEFTOVERS = 30.0, 10.0, 5.0
+LOOK_EVERY, FOLLOW_EVERY = 30.0, 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
 """After a job that failed."""
 
