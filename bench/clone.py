@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.manifest import large_manifest
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import SystemRuntime
 from slate_engine.state.manifest import Manifest

@@ -56,3 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
         forget_stale_kernels()
     wanted = config.getoption("-m")
     settings.load_profile("long" if wanted == "long" else "fast")
+
+
+@pytest.fixture
+def no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests by the real clock in which no process uses what is deleted: deleting it does not wait for any."""
+    monkeypatch.setattr("slate_engine.admin.deletion.LINGER", 0.0)

@@ -99,3 +99,15 @@ class Fenced(ClosedError):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"Closed error: detected newer DB client: {message}", CloseReason.FENCED)
+
+
+class DatabaseDeleted(Fenced):
+    """The database was deleted for good while this process used it. Nothing that the process still has of it counts."""
+
+    def __init__(self, path: str) -> None:
+        ClosedError.__init__(
+            self,
+            f"Closed error: the database at {path!r} was deleted while this process used it; end the process. To open the "
+            "path again creates a new, empty database",
+            CloseReason.FENCED,
+        )

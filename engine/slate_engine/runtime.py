@@ -45,6 +45,26 @@ class Runtime(Protocol):
         ...
 
 
+class Moment:
+    """Now, to ask later how long ago that was."""
+
+    __slots__ = ("_monotonic", "_ms", "_runtime")
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._monotonic = runtime.monotonic()
+        self._ms = runtime.now_ms()
+
+    def age(self) -> float:
+        """Seconds since then, rather too many than too few: the monotonic clock stands still while the machine sleeps, and
+        the wall clock may be set forward."""
+        return max(self.awake(), (self._runtime.now_ms() - self._ms) / 1000)
+
+    def awake(self) -> float:
+        """Seconds since then that the machine was not asleep."""
+        return self._runtime.monotonic() - self._monotonic
+
+
 def uuid4(runtime: Runtime) -> uuid.UUID:
     """A random (version 4) UUID drawn from the runtime's own chance."""
     return uuid.UUID(bytes=runtime.random_bytes(16), version=4)

@@ -142,7 +142,7 @@ class Author:
         views: list[SstView] = []
         for piece in pieces(versions, cuts):
             views += self._views_of(await self._write_sst(piece), split)
-        compacted = tree.without_l0(l0_views.ids).without_runs(run.id for run in sources)
+        compacted = tree.without_oldest_l0(len(l0_views)).without_runs(run.id for run in sources)
         if l0_views:
             compacted = replace(compacted, last_compacted_l0_view=l0_views[0].id)
         compacted = compacted.with_run(SortedRun(destination, Views.of(views)))
@@ -164,7 +164,7 @@ class Author:
         if keys != ALL:
             await self.flush()
         source = await self.checkpoint()
-        manifest = replace(self.manifest, trees=projected(self.manifest.trees, keys), checkpoints=())
+        manifest = replace(self.manifest, trees=projected(self.manifest.trees, keys, self.chance), checkpoints=())
         manifest = manifest.with_external_ids_pruned()
         inherited = [external for external in manifest.external_dbs if len(external.sst_ids)]
         known = {id for external in inherited for id in external.sst_ids}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from slate_engine.format.checksum import sealed
+from slate_engine.format.ids import Chance
 from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.format.sst_build import BuiltSst
 from slate_engine.format.sst_meta import SstInfo, encode_info
@@ -43,18 +44,18 @@ def retained(versions: list[Version], *, is_oldest: bool) -> list[Version]:
     return kept
 
 
-def projected(trees: Trees, keys: KeyRange) -> Trees:
+def projected(trees: Trees, keys: KeyRange, chance: Chance) -> Trees:
     """Views with nothing in ``keys`` are gone, and so are runs and segments without views."""
     if keys == ALL:
         return trees
-    projected = Trees(_projected_tree(trees.root, keys))
+    projected = Trees(_projected_tree(trees.root, keys, chance))
     for segment in trees.segments:
-        tree = _projected_tree(segment.tree, keys)
+        tree = _projected_tree(segment.tree, keys, chance)
         if not tree.is_empty:
             projected = projected.with_tree(segment.prefix, tree)
     return projected
 
 
-def _projected_tree(tree: Tree, keys: KeyRange) -> Tree:
-    runs = [SortedRun(run.id, run.views.projected(keys)) for run in tree.runs]
-    return replace(tree, l0=tree.l0.projected(keys), runs=tuple(run for run in runs if len(run.views)))
+def _projected_tree(tree: Tree, keys: KeyRange, chance: Chance) -> Tree:
+    runs = [SortedRun(run.id, run.views.projected(keys, chance)) for run in tree.runs]
+    return replace(tree, l0=tree.l0.projected(keys, chance), runs=tuple(run for run in runs if len(run.views)))

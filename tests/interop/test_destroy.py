@@ -25,6 +25,8 @@ from tests.interop.plan import play_theirs
 from tests.interop.style import Style
 from tests.interop.test_gc import BUSY, COMPACTING, theirs
 
+pytestmark = pytest.mark.usefixtures("no_linger")
+
 
 class FirstByte:
     def name(self) -> str:
@@ -107,7 +109,7 @@ async def test_a_live_writer_of_the_original_is_fenced(tmp_path: Path) -> None:
     await destroy_softly(files(them))
 
     async def write_on() -> None:
-        for _ in range(50):
+        for _ in range(1200):
             await db.put(b"after", b"2")
             await asyncio.sleep(0.1)
 

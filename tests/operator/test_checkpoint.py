@@ -150,6 +150,43 @@ async def test_what_a_clone_or_a_read_holds_is_not_adopted_and_not_deleted(world
     assert "Released" in await world.events()
 
 
+@pytest.mark.parametrize("adopted", [False, True])
+async def test_a_checkpoint_has_one_object(world: World, adopted: bool) -> None:
+    """A second view of it would change how long it lives, and delete it under the first."""
+    made = await world.make(CHECKPOINTS, "first", of(deletionPolicy="Retain"))
+    id = made["metadata"]["uid"]
+    await world.look(CHECKPOINTS, "first")
+    if adopted:
+        await world.delete(CHECKPOINTS, "first")
+        await world.look(CHECKPOINTS, "first")
+        await world.make(CHECKPOINTS, "first", of(source={"id": id}))
+    assert condition(await world.look(CHECKPOINTS, "first"), READY)["status"] == "True"
+    await world.make(CHECKPOINTS, "second", of(source={"id": id}, lifetime="1h"))
+    seen = await world.look(CHECKPOINTS, "second")
+    assert await in_the_database(world) == {id: None}, "the second shortened the life of the first one's"
+    assert condition(seen, READY)["reason"] == condition(seen, STALLED)["reason"] == "HeldByAnother"
+    assert "Checkpoint first" in condition(seen, READY)["message"]
+    await world.delete(CHECKPOINTS, "second")
+    assert await world.look(CHECKPOINTS, "second") is None
+    assert await in_the_database(world) == {id: None}, "the second deleted the first one's"
+    assert condition(await world.look(CHECKPOINTS, "first"), READY)["status"] == "True"
+
+
+async def test_the_second_object_has_it_when_the_first_is_gone(world: World) -> None:
+    made = await world.make(CHECKPOINTS, "first", of())
+    id = made["metadata"]["uid"]
+    await world.look(CHECKPOINTS, "first")
+    await world.make(CHECKPOINTS, "second", of(source={"id": id}))
+    await world.look(CHECKPOINTS, "second")
+    await world.delete(CHECKPOINTS, "first")
+    assert await world.look(CHECKPOINTS, "first") is None
+    assert await in_the_database(world) == {id: None}
+    assert condition(await world.look(CHECKPOINTS, "second"), READY)["status"] == "True"
+    await world.delete(CHECKPOINTS, "second")
+    assert await world.look(CHECKPOINTS, "second") is None
+    assert await in_the_database(world) == {}
+
+
 async def test_the_state_of_another_checkpoint(world: World) -> None:
     await world.make(CHECKPOINTS, "second", of(source={"checkpointRef": {"name": "first"}}))
     assert condition(await world.look(CHECKPOINTS, "second"), READY)["reason"] == "SourceMissing"

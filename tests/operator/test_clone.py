@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 
@@ -124,12 +125,31 @@ async def test_what_is_shared_is_followed(world: World) -> None:
     assert await world.get(DATABASES, "staging") is not None
 
 
+async def test_a_repeated_request_of_the_operator_finds_its_clone(world: World) -> None:
+    """It asks under the uid of the new database, and the collector of the source may have lost what it knew of that."""
+    await world.databases.write("prod/orders", a="1", b="2")
+    source = SlateDatabase.of(await world.get(DATABASES, "orders"))
+    work, uid = {"kind": "clone", "target": "prod/staging"}, str(uuid4())
+    made = await _finish(world, source, uid, work)
+    await world.databases.write("prod/orders", a="3")
+    await world.databases.forget("prod/orders", uid)
+    again = await _finish(world, source, uid, work)
+    assert (again.state, again.result) == ("succeeded", made.result)
+    other = await _ended(world, source, str(uuid4()), work)
+    assert other.state == "failed", "a new object would begin with the state of an older one"
+
+
 async def _finish(world: World, database: SlateDatabase, id: str, work: Body) -> OperationFacts:
+    found = await _ended(world, database, id, work)
+    assert found.state == "succeeded", found
+    return found
+
+
+async def _ended(world: World, database: SlateDatabase, id: str, work: Body) -> OperationFacts:
     admin = world.databases.admin(database)
     found = await admin.put_operation(id, work)
-    for _ in range(200):
+    for _ in range(2400):
         if found.state != "running":
-            assert found.state == "succeeded", found
             return found
         await world.clock.sleep(0.05)
         found = await admin.operation(id) or found
@@ -195,3 +215,18 @@ async def test_a_database_that_was_deleted_is_not_made_again(world: World) -> No
     await world.delete(DATABASES, "staging")
     assert condition(await world.look(CLONES, "staging"), READY)["reason"] == "DatabaseDeleted"
     assert await world.get(DATABASES, "staging") is None
+
+
+async def test_another_database_of_its_name_is_not_the_clone(world: World) -> None:
+    await world.make(CLONES, "copy", {"source": {"databaseRef": {"name": "orders"}}})
+    await world.look(CLONES, "copy")
+    await world.delete(DATABASES, "copy")
+    await world.make(DATABASES, "copy", {"store": {"url": "s3://shop/elsewhere"}})
+    seen = await world.look(CLONES, "copy")
+    assert condition(seen, READY)["reason"] == condition(seen, STALLED)["reason"] == "DatabaseDeleted"
+    assert seen is not None
+    assert seen["status"]["url"] == "s3://shop/prod/copy"
+    # Made again in its place, as `kubectl slate undelete` does, it is the clone again.
+    await world.delete(DATABASES, "copy")
+    await world.make(DATABASES, "copy", {"store": {"url": "s3://shop/prod/copy"}, "bootstrap": {"adopt": {}}})
+    assert condition(await world.look(CLONES, "copy"), READY)["reason"] != "DatabaseDeleted"

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from slate_engine.api.db_builder import DbBuilder
 from slate_engine.api.object_store import ObjectStore as ApiStore
 from slate_engine.runtime import SystemRuntime
+from slate_engine.server.admin.operations import PREFIX
 from slate_engine.server.config import Config, GcConfig, StoreConfig
 from slate_engine.server.gate import Gate
 from slate_engine.server.health import Health
@@ -109,6 +110,13 @@ class LoopbackDatabases:
             await db.put(key.encode(), value.encode())
         await db.flush()
         await db.shutdown()
+
+    async def forget(self, path: str, operation: str) -> None:
+        """The process that serves this database is a new one, and the record of an operation is gone."""
+        runner, role, _ = self._served.pop(path)
+        await role.drain(1)
+        await runner.cleanup()
+        await open_store(self.store).delete([f"{path}/{PREFIX}{operation}.json"])
 
     async def close(self) -> None:
         for runner, role, _ in self._served.values():

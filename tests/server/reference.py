@@ -15,7 +15,8 @@ strings. What is not in this table gets Redis' own error for unknown commands.
 
 - An answer to a write means that the object store has it, unless the client chose otherwise with
   `CLIENT SLATE DURABILITY memory`. Reads see what has been written, durable or not.
-- `SCAN` goes through the keys in their order. A cursor is good at the server that gave it, and until that ends.
+- `SCAN` goes through the keys in their order. A cursor is good at the server that gave it, and until that ends;
+  any other server refuses it. Readers share one Service: do a whole scan on one connection.
 - `DBSIZE` is an estimate.
 - `MULTI … EXEC` is atomic and isolated from others; `WATCH` lets it fail if somebody wrote the keys before, if one of them
   expired, or if it lasted for more than ten minutes. A client watches at most 10,000 keys. `SLATE.CHECKPOINT` and
@@ -24,6 +25,8 @@ strings. What is not in this table gets Redis' own error for unknown commands.
 - `SLATE.RANGE start end [LIMIT n] [REV]` gives keys and values from `start` up to, but not including, `end`; an empty
   bound is open. Without `LIMIT` it gives 1,000.
 - `FLUSHDB` is refused unless the server has `resp.allow_flush`.
+- A client that sends HTTP (`POST` or a `Host:` header) is disconnected, so that a web page cannot send commands through a
+  browser.
 - A reader answers writes with `READONLY`, a writer that was replaced with `FENCED`, and `TRYAGAIN` means that the object
   store does not answer.
 

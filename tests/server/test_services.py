@@ -70,6 +70,34 @@ def test_a_replaced_writer_may_wait_to_be_removed(start: Start) -> None:
     assert connect(second).get("a") == b"1"
 
 
+def test_a_database_that_is_deleted_for_good_under_its_services(start: Start, tmp_path: Path) -> None:
+    """All of them end, and say why; no write is acknowledged any more, and nothing comes back."""
+    writer = start("writer", fenced_hold_seconds=60).wait_ready()
+    compactor = start("compactor").wait_ready()
+    worker = start("compactor", compactor__worker_only="true").wait_ready()
+    collector = start("gc").wait_ready()
+    client = connect(writer)
+    assert client.set("a", "1") is True
+    command = [SLATE, "--store", writer.store, "--path", writer.path]
+    done = subprocess.run([*command, "destroy", "--hard", "--yes"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Processes seem to use it" in done.stderr
+    with pytest.raises(redis.RedisError):
+        client.set("a", "2")
+    for service in (compactor, worker):
+        assert service.process is not None
+        assert service.process.wait(60) == 6
+        assert "was deleted while this process used it" in service.log.read_text()
+    until(lambda: "waits to be removed" in writer.log.read_text(), 60)
+    assert "its database was deleted" in writer.ask("GET", "/readyz").body
+    assert writer.stop() == 6
+    assert collector.ask("GET", "/v1/status").body["type"] == "urn:slatekeeper:problem:no-database"
+    assert collector.stop() == 0
+    said = subprocess.run([*command, "status"], capture_output=True, text=True, timeout=120)
+    assert said.returncode == 3, said
+    assert [file for file in (tmp_path / "store").rglob("*") if file.is_file()] == []
+
+
 def test_a_port_that_is_taken(start: Start) -> None:
     first = start("gc").wait_ready()
     second = start("gc", http__port=first.http_port)

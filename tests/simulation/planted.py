@@ -15,6 +15,7 @@ from slate_engine.format.ids import Ulid
 from slate_engine.lsm import fencing, flusher, replay
 from slate_engine.lsm.committed import Commit
 from slate_engine.lsm.flusher import Flusher
+from slate_engine.lsm.live_database import LiveDatabase
 from slate_engine.lsm.memtable import Memtable
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.transactions import Transaction, Transactions
@@ -82,10 +83,17 @@ def taken_id_counts_as_stored() -> AbstractContextManager[object]:
     )
 
 
-def taken_id_counts_as_ours_if_nobody_knows() -> AbstractContextManager[object]:
-    """After an attempt whose outcome is unknown, whatever stands there is taken for what we wrote."""
+def acknowledged_without_a_look() -> AbstractContextManager[object]:
+    """Whether the database is still this writer's was looked at some time ago."""
+    return edited(LiveDatabase, "is_current", "self._looked.age() < LINGER", "True")
+
+
+@contextmanager
+def taken_id_counts_as_own_if_unknown() -> Iterator[None]:
+    """After an attempt whose outcome is unknown, whatever stands there is taken for what we wrote. A look would tell."""
     held = "(unsure and await self.outage.outlast(lambda: self._holds(key, data)))"
-    return edited(WalWriter, "_store_file", held, "unsure")
+    with acknowledged_without_a_look(), edited(WalWriter, "_store_file", held, "unsure"):
+        yield
 
 
 def stored_ids_used_again() -> AbstractContextManager[object]:
@@ -106,12 +114,29 @@ def acknowledged_before_its_predecessor_is_stored() -> AbstractContextManager[ob
     """A file that is stored is acknowledged at once, though one before it may yet be lost."""
     right = "self._stored_ahead[id] = file"
     wrong = f"{right}\n    file.stored.done() or file.stored.set_result(None)"
-    return edited(WalWriter, "_note_stored", right, wrong)
+    return edited(WalWriter, "_acknowledge", right, wrong)
 
 
 def gaps_overlooked() -> AbstractContextManager[object]:
     """Files are counted as they come, and not those without a gap before them."""
-    return edited(WalWriter, "_note_stored", "pop(self.last_stored_id + 1, None)", "pop(id, None)")
+    return edited(WalWriter, "_acknowledge", "pop(self.last_stored_id + 1, None)", "pop(id, None)")
+
+
+def closes_leave_the_end_of_the_log_behind() -> AbstractContextManager[object]:
+    """A writer that closes without a flush says nothing of the files that the manifest does not know of."""
+    return edited(Writer, "close", "await self._record_log_end()", "pass")
+
+
+def writers_fence_before_they_look_for_the_log() -> AbstractContextManager[object]:
+    """They take the epoch, and find out afterwards that they cannot replay."""
+    return edited(DatabaseFiles, "check_log", "while manifest.needed_wal_ids:", "while False:")
+
+
+@contextmanager
+def gaps_filled_with_fences() -> Iterator[None]:
+    """A gap in what the manifest needs is closed by an empty file, as one behind it is."""
+    with writers_fence_before_they_look_for_the_log(), edited(fencing, "fence_log", "next_id in needed:", "False:"):
+        yield
 
 
 def ids_run_ahead() -> AbstractContextManager[object]:
@@ -231,10 +256,12 @@ def sst_ids_follow_the_clock() -> AbstractContextManager[object]:
 
 
 def boundary_not_looked_at() -> AbstractContextManager[object]:
-    async def never(key: str, boundary: Any) -> int:
+    """Nor at what the commit follows, which tells the same where it is gone."""
+
+    async def never(*arguments: Any) -> int:
         return 0
 
-    return mock.patch.object(NumberedObjects, "_confirm", staticmethod(never))
+    return mock.patch.multiple(NumberedObjects, _confirm=never, _overtaken=never)
 
 
 # --- memory and transactions -----------------------------------------------------------------------------------------

@@ -9,16 +9,23 @@ from functools import partial
 from unittest import mock
 
 from slate_engine.admin import checkpoints, cloning, destroying, restoring
+from slate_engine.admin.clone_request import CloneRequest
+from slate_engine.admin.deletion import Deletion
 from slate_engine.gc import destroyed
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
 from slate_engine.lsm.tenure import Tenure
+from slate_engine.lsm.wal_writer import WalWriter
 from slate_engine.state import destroy
 from slate_engine.state.clones import finished
+from slate_engine.state.commit import Versioned
 from slate_engine.state.destroy import claimed_for_deletion
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.tombstone import Tombstone
+from slate_engine.store.numbered import NumberedObjects
 from slate_engine.store.protocol import CREATE, Conflict
+from tests.simulation.mutation import edited
+from tests.simulation.planted import acknowledged_without_a_look
 
 
 def parents_do_not_keep() -> AbstractContextManager[object]:
@@ -29,10 +36,8 @@ def parents_do_not_keep() -> AbstractContextManager[object]:
 
 
 def clones_forget_what_is_only_in_the_log() -> AbstractContextManager[object]:
-    async def none_known(files: DatabaseFiles) -> int:
-        return (await files.manifests.read_latest()).value.replay_after_wal_id
-
-    return mock.patch.object(checkpoints, "_log_end", none_known)
+    listed = "await wal_frontier(files.log_store, files.paths, known.replay_after_wal_id)"
+    return edited(checkpoints, "commit_checkpoint", listed, "known.wal_id_last_seen")
 
 
 def clones_open_before_their_log_is_there() -> AbstractContextManager[object]:
@@ -57,6 +62,16 @@ def every_attempt_names_its_own_checkpoints() -> AbstractContextManager[object]:
     return mock.patch.object(cloning, "_first_manifest", hasty)
 
 
+def finished_clones_count_for_every_request() -> AbstractContextManager[object]:
+    """A client that asks for a clone of the same database gets the finished one, however old its state is."""
+    return edited(cloning, "_check_made", "if not request.made(manifest):", "if False:")
+
+
+def clones_do_not_tell_their_request() -> AbstractContextManager[object]:
+    """Their checkpoints have ids that say nothing, so a client that repeats its request is refused."""
+    return edited(CloneRequest, "final_checkpoint_id", "if self.id is None", "if True")
+
+
 def destroying_leaves_the_log_open() -> AbstractContextManager[object]:
     async def seen_only(tenure: Tenure) -> int:
         newest = (await tenure.files.manifests.read_latest()).value
@@ -66,7 +81,7 @@ def destroying_leaves_the_log_open() -> AbstractContextManager[object]:
 
 
 @contextmanager
-def destroying_fences_nobody() -> Iterator[None]:
+def destroying_fences_no_writer() -> Iterator[None]:
     with (
         destroying_leaves_the_log_open(),
         mock.patch.object(destroy, "claim_writer", lambda manifest: manifest),
@@ -88,12 +103,16 @@ def checkpoints_do_not_keep_from_deletion() -> AbstractContextManager[object]:
     return mock.patch.object(destroy, "active_checkpoints", return_value=[])
 
 
-def restoring_leaves_the_log_open() -> AbstractContextManager[object]:
+@contextmanager
+def restoring_leaves_the_log_open() -> Iterator[None]:
+    """A writer that looks before it acknowledges finds the restore all the same."""
+
     async def seen_only(tenure: Tenure) -> int:
         newest = (await tenure.files.manifests.read_latest()).value
         return await wal_frontier(tenure.files.store, tenure.files.paths, newest.replay_after_wal_id)
 
-    return mock.patch.object(restoring, "fence_log", seen_only)
+    with acknowledged_without_a_look(), mock.patch.object(restoring, "fence_log", seen_only):
+        yield
 
 
 def restoring_gives_numbers_out_again() -> AbstractContextManager[object]:
@@ -125,8 +144,31 @@ def times_written_too_late_stay() -> AbstractContextManager[object]:
 def deleting_expects_to_be_alone() -> AbstractContextManager[object]:
     """Whoever finds that somebody else has deleted the boundary takes it for a loss."""
 
-    async def claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Manifest:
+    async def claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Versioned[Manifest]:
         change = partial(claimed_for_deletion, now_ms=files.runtime.now_ms(), destroyed_at_s=destroyed_at_s)
-        return (await files.manifests.update(change)).value
+        return await files.manifests.update(change)
 
     return mock.patch.object(destroying, "_claim", claim)
+
+
+def deleting_leaves_the_log_open() -> AbstractContextManager[object]:
+    line = "ends = await close_log(Tenure(self._files, destroyed.writer_epoch))"
+    return edited(Deletion, "close", line, "ends: list[int] = []")
+
+
+def deleting_does_not_linger() -> AbstractContextManager[object]:
+    return edited(Deletion, "linger", "max(0.0, LINGER - self._closed.awake())", "0.0")
+
+
+def missing_counts_as_unchanged() -> AbstractContextManager[object]:
+    """What a process remembers is the newest as long as nothing newer is there."""
+    return edited(NumberedObjects, "_succeeds", "if known is None or self._guarded:", "if True:")
+
+
+def commits_into_nothing_count() -> AbstractContextManager[object]:
+    line = "boundary = max(boundary, await self._overtaken(created, known, confirmed))"
+    return edited(NumberedObjects, "create_next", line, "pass")
+
+
+def wal_files_in_nothing_stay() -> AbstractContextManager[object]:
+    return edited(WalWriter, "_take_back", "if await self._holds(key, data):", "if False:")

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 from slate_engine.errors import Error
-from slate_engine.lsm.compaction import book, commit, inputs, result
+from slate_engine.lsm.compaction import book, commit, inputs, result, specs
 from slate_engine.lsm.compaction.commit import Commits
 from slate_engine.lsm.compaction.coordinator import Coordinator
 from slate_engine.lsm.compaction.execution import Execution
@@ -22,6 +22,7 @@ from slate_engine.lsm.compaction.resources import Resources
 from slate_engine.state import compactions_write
 from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus
 from slate_engine.state.manifest import Manifest
+from slate_engine.state.views import Views
 from tests.simulation.mutation import edited
 
 Switch = AbstractContextManager[object]
@@ -46,12 +47,47 @@ def overlapping_ssts_moved() -> Switch:
 
 def sources_stay() -> Switch:
     """What a job has merged is still in level 0 beside its result, and merged again."""
-    return edited(result, "_replaced", "tree.without_l0(spec.l0_views).without_runs", "tree.without_runs")
+    return edited(result, "_replaced", "tree.without_oldest_l0(len(spec.l0_views)).without_runs", "tree.without_runs")
 
 
 def jobs_begun_anew_beside_what_they_have() -> Switch:
     """Whoever goes on with another's job keeps what that one has written, and writes it once more."""
     return edited(Execution, "_mark", "if not part.outputs:", "if part.outputs or not part.outputs:")
+
+
+# --- which views of L0 go --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def clones_keep_view_ids() -> Iterator[None]:
+    """A view that a projection cuts down keeps its id, and a union keeps the ids that repeat."""
+    with (
+        edited(Views, "projected", "narrowed[table.visible[kept]]", "narrowed[table.visible[kept]] & False"),
+        edited(Views, "with_distinct_ids", "if repeats.any()", "if False"),
+    ):
+        yield
+
+
+@contextmanager
+def repeated_view_ids_split() -> Iterator[None]:
+    """A job takes one of two views of L0 with the same id, and leaves the other."""
+    with (
+        edited(specs, "flaw_of_repeats", "if wanted == taken:", "if wanted >= taken:"),
+        edited(Views, "whole_from", "while start < len(self) and", "while False and"),
+    ):
+        yield
+
+
+@contextmanager
+def l0_views_removed_by_id() -> Iterator[None]:
+    """Such a job takes both out of the manifest, and the commit does not look at what it takes out."""
+    by_id = "replace(tree, l0=Views.of(view for view in tree.l0 if view.id not in spec.l0_views)).without_runs"
+    with (
+        repeated_view_ids_split(),
+        edited(result, "_replaced", "tree.without_oldest_l0(len(spec.l0_views)).without_runs", by_id),
+        mock.patch.object(result, "_check_removed", return_value=None),
+    ):
+        yield
 
 
 # --- whose word counts -----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from slate_engine.state.manifest import Manifest
 from slate_engine.store.numbered import Entry
 from slate_engine.store.protocol import ObjectStore
 from tests.simulation.mutation import edited
+from tests.simulation.planted import acknowledged_without_a_look
 
 
 def unpublished_flushes_overlooked() -> AbstractContextManager[object]:
@@ -127,6 +128,9 @@ def grace_ignored() -> AbstractContextManager[object]:
     return mock.patch.object(destroyed, "_judge", at_once)
 
 
-def fences_collected() -> AbstractContextManager[object]:
-    """As if they were files whose rows are all in SSTs."""
-    return edited(collector, "replayed_files", "file.is_fence != (kind is Kind.FENCES) or referenced", "referenced")
+@contextmanager
+def fences_collected() -> Iterator[None]:
+    """As if they were files whose rows are all in SSTs. A writer that looks before it acknowledges does not need them."""
+    fence = "file.is_fence != (kind is Kind.FENCES) or referenced"
+    with acknowledged_without_a_look(), edited(collector, "replayed_files", fence, "referenced"):
+        yield

@@ -1,15 +1,16 @@
-"""The leases of readers, switched off one at a time."""
+"""The leases of readers, and their looks at the end of the log, switched off one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 from uuid import UUID
 
 from slate_engine.lsm import reader
 from slate_engine.lsm.leases import Lease, Leases
+from slate_engine.lsm.log_end import LogEnd
 from slate_engine.state.commit import Versioned
 from slate_engine.state.manifest import Manifest
 from tests.simulation.mutation import edited
@@ -55,3 +56,19 @@ def lost_leases_go_unnoticed() -> AbstractContextManager[object]:
 def leases_that_trust_every_clock() -> AbstractContextManager[object]:
     """They end when the reader's clock says so, by the clock of a collector."""
     return edited(Leases, "_whole_seconds_ms", " + SKEW_MS", "")
+
+
+@contextmanager
+def gaps_taken_for_the_end() -> Iterator[None]:
+    """The log ends where the first file is missing, whatever the manifest needs."""
+    known = "max(newest.replay_after_wal_id, newest.wal_id_last_seen)"
+    with (
+        edited(LogEnd, "is_at", known, "newest.replay_after_wal_id"),
+        edited(LogEnd, "lacks", "known is not None and newest", "False and newest"),
+    ):
+        yield
+
+
+def old_state_shown_although_the_log_is_lost() -> AbstractContextManager[object]:
+    """As a reader does whose store does not answer."""
+    return edited(reader.Reader, "snapshot", "if self.lost is not None:", "if False:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from slate_engine.errors import CloseReason, Error, InvalidError
+from slate_engine.errors import CloseReason, DatabaseDeleted, Error, InvalidError
 from slate_engine.format.columns import MERGE, TOMBSTONE
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.committed import Commit
@@ -108,12 +108,12 @@ class Session:
         for attempt in taken:
             self.ledger.acked(attempt)
 
-    async def close(self) -> None:
+    async def close(self, *, flush: bool = True) -> None:
         taken = [attempt for attempt in self.tenure.taken if attempt.fate is Fate.TAKEN]
-        await self.writer.close()
+        await self.writer.close(flush_wal=flush)
         self.process.retires(Role.WRITER)
         for attempt in taken:
-            self.ledger.acked(attempt)
+            (self.ledger.acked if flush else self.ledger.unsure)(attempt)
 
     async def read(self) -> None:
         """What the writer shows is what it found and what it took since; of that, what it calls durable will stay."""
@@ -143,6 +143,9 @@ class Session:
         """A writer stops because it is closed or because another has taken over, and for no other reason."""
         error = self.writer.error
         if error is None or error.reason is CloseReason.CLEAN:
+            return
+        if isinstance(error, DatabaseDeleted):
+            assert Role.ADMINISTRATOR in world.acting, f"{self.process.name} stopped: {error.message}"
             return
         newest = newest_epoch(world)
         if "is given up to id" in error.message:
@@ -201,7 +204,9 @@ class Watcher:
 
 
 def newest_epoch(world: World) -> int:
-    """The writer epoch in the newest manifest of the bucket."""
+    """The writer epoch in the newest manifest of the bucket; 0 if there is none."""
+    if not any(key.startswith(f"{PATH}/manifest/") for key in world.objects):
+        return 0
     return newest_manifest(world).writer_epoch
 
 

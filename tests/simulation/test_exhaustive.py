@@ -62,6 +62,8 @@ class Numbers(Model):
 
     def _fill(self) -> None:
         async def fill() -> None:
+            await self.bucket.put("db/wal/00000000000000000001.sst", b"older than all that follows")
+            self.runtime.seconds += 60
             objects = manifests(RetryingStore(self.bucket, self.runtime), self.runtime)
             await objects.create_next(0, b"first")
             await objects.create_next(1, b"first second")

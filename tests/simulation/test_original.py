@@ -49,7 +49,7 @@ async def read_by_original(folder: Path) -> Seen:
         await reader.shutdown()
 
 
-OTHERWISE = {"deletions", "graces", "families", "restores", "tables"}
+OTHERWISE = {"deletions", "evictions", "graces", "families", "restores", "tables"}
 """Scenes that leave no database, another than the ledger tells of, or one in a bucket that the original cannot use."""
 
 

@@ -44,6 +44,14 @@ REGRESSIONS = [
     ("graces", 100149),
     # Who looked at the newest state once took a gap that a collector had left for the end of the log.
     ("bank", 300010),
+    # A writer whose commit arrived when all was gone took its own manifest for a sign that only the boundary was lost.
+    ("evictions", 14),
+    # A flush, a commit or a list of compactions that was cancelled and arrived all the same stood there alone.
+    ("evictions", 66),
+    ("evictions", 248),
+    ("evictions", 340),
+    # A compactor that stood still while it started, as the database was deleted, began a list of compactions of nothing.
+    ("evictions", 311),
 ]
 """Seeds that have found something; most show it only until the scene changes, and then what they found needs a test of its
 own in the room that was at fault."""

@@ -25,7 +25,8 @@ from pyspark.sql.datasource import (
 )
 
 from slate_engine.format.key_range import Bound, KeyRange
-from slate_engine.spark.filters import EVERYTHING, NOTHING, intersect, is_point, push
+from slate_engine.spark.filters import push
+from slate_engine.spark.ranges import EVERYTHING, intersect, is_point
 
 KEY = ("key",)
 COMPARISONS: list[tuple[type[Any], Callable[[Any, Any], bool]]] = [
@@ -111,7 +112,7 @@ def test_where_a_range_may_hold_more_spark_looks_again(format: str, nulls: bool)
 
 
 def test_contradictions_leave_nothing() -> None:
-    assert push([EqualTo(KEY, b"a"), EqualTo(KEY, b"b")], "binary", nulls=False).ranges == NOTHING
+    assert push([EqualTo(KEY, b"a"), EqualTo(KEY, b"b")], "binary", nulls=False).ranges == ()
 
 
 def test_a_number_that_no_key_can_hold_is_left_to_spark() -> None:

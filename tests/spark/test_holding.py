@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -20,7 +21,7 @@ from slate_engine.errors import InvalidError
 from slate_engine.gc.collector import Collector
 from slate_engine.gc.options import GcOptions, Task
 from slate_engine.runtime import Runtime
-from slate_engine.spark import reading
+from slate_engine.spark import holding, reading
 from slate_engine.spark.frame import reader_of
 from slate_engine.spark.holding import Keeper, Wanted, hold
 from slate_engine.spark.options import Location
@@ -79,6 +80,35 @@ async def test_release_deletes_what_is_held_and_goes_on(tmp_path: Path, keeper: 
     after = wanted(story)
     await asyncio.to_thread(hold, keeper.address, after)
     assert list(await held(story)) == [after.id]
+
+
+async def test_plans_that_ask_at_once_make_one_checkpoint(
+    tmp_path: Path, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that make it with a release between them would show one frame two states."""
+    story = Story(tmp_path)
+    await story.write({b"a": b"1"})
+    asked, made, both_asked = wanted(story), [], asyncio.Event()
+    read_line, create = Wanted.of_line, holding.create_checkpoint
+    lines: list[bytes] = []
+
+    def of_line(line: bytes) -> Wanted:
+        lines.append(line)
+        if len(lines) == 2:
+            both_asked.set()
+        return read_line(line)
+
+    async def late(*how: Any) -> Any:
+        made.append(how)
+        await both_asked.wait()
+        return await create(*how)
+
+    monkeypatch.setattr(Wanted, "of_line", of_line)
+    monkeypatch.setattr(holding, "create_checkpoint", late)
+    await asyncio.gather(*(asyncio.to_thread(hold, keeper.address, asked) for _ in range(2)))
+    assert len(lines) == 2
+    assert len(made) == 1
+    assert list(await held(story)) == [asked.id] == keeper.held
 
 
 async def test_a_keeper_survives_whatever_a_store_throws(

@@ -20,8 +20,8 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import Table
 from slate_engine.runtime import SystemRuntime
 from slate_engine.spark import planning
-from slate_engine.spark.filters import EVERYTHING
 from slate_engine.spark.planning import POINT_BYTES, Share, Weights, plan, thinned, weigh
+from slate_engine.spark.ranges import EVERYTHING
 from slate_engine.state.ssts import SstHandle
 from slate_engine.state.tree import SortedRun, Tree, Trees
 from slate_engine.state.views import SstView, Views

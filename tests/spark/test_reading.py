@@ -39,6 +39,7 @@ from slate_engine.spark.merging import MergeTask, merge_range
 from slate_engine.spark.options import Location
 from slate_engine.spark.reading import State, pulled
 from slate_engine.state.compactions import Compaction, CompactionStatus, TieredSpec
+from slate_engine.store.metrics import StoreMetrics
 from tests.spark.databases import Story, pairs, read, write_layers
 from tests.spark.loads import begun, built
 
@@ -224,6 +225,33 @@ async def test_filters_narrow_what_is_read(story: Story, monkeypatch: pytest.Mon
     blocks.clear()
     assert len(await read(options)) == len(expected)
     assert sum(blocks) > 300, "the whole database is many more blocks than that"
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ({"keys": '["00020000"]'}, 0.03),
+        ({"keys": '["00000001", "00019999", "nope"]'}, 0.05),
+        ({"start": "00020000", "end": "00020400"}, 0.03),
+        ({"prefix": "000200"}, 0.03),
+        ({"prefix": b"000200".hex(), "keyEncoding": "hex"}, 0.03),
+    ],
+)
+async def test_options_that_name_keys_read_few_bytes(tmp_path: Path, asked: dict[str, str], most: float) -> None:
+    """Of 42 MB in four overlapping SSTs, planning and reading together. A request is 4 MB where there is so much."""
+    story = await write_layers(tmp_path, 4, 10_000, 1000)
+    before = bytes_read()
+    assert pairs(await read({**story.options, "checkpoint": "c", **asked}))
+    assert bytes_read() - before <= most * size_of(tmp_path)
+
+
+def bytes_read() -> float:
+    """What this process has had from all stores."""
+    return sum(child._value.get() for child in StoreMetrics.of().read._metrics.values())
+
+
+def size_of(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*.sst"))
 
 
 async def test_requests_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

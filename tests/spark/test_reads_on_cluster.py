@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -48,11 +49,14 @@ def slowly(column: Any) -> Any:
 
 
 def executors(application: psutil.Process) -> list[psutil.Process]:
-    return [
-        each
-        for each in application.children(recursive=True)
-        if each.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(each.cmdline())
-    ]
+    return [each for each in application.children(recursive=True) if is_executor(each)]
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "java" and "CoarseGrainedExecutorBackend" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False  # it has ended since, or its parent has not taken note of its end yet
 
 
 def test_a_killed_executor_costs_time_and_nothing_else(tmp_path: Path) -> None:
@@ -85,7 +89,8 @@ def _one_at_work(application: psutil.Process, notes: Path) -> int:
     while time.monotonic() < until:
         working = {int(each.name.removeprefix("worker-")) for each in notes.iterdir()}
         for executor in executors(application):
-            if working & {child.pid for child in executor.children(recursive=True)}:
-                return int(executor.pid)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if working & {child.pid for child in executor.children(recursive=True)}:
+                    return int(executor.pid)
         time.sleep(0.1)
     raise AssertionError("no executor began to read")

@@ -17,6 +17,7 @@ import pytest
 
 import slate_engine.spark
 from slate_engine.admin.checkpoints import list_checkpoints
+from slate_engine.errors import InvalidError
 from tests.spark.conftest import NOTES
 from tests.spark.databases import DATA, Story, upload, write_layers
 
@@ -72,7 +73,7 @@ def test_databases_of_the_original(spark: SparkSession, name: str, tmp_path: Pat
     assert found == expected
 
 
-def test_filters_reach_the_partitions(spark: SparkSession, story: Story) -> None:
+def test_filters(spark: SparkSession, story: Story) -> None:
     from pyspark.sql.functions import col
 
     whole = load(spark, story, checkpoint="c", partitionBytes="16k", keyFormat="utf8")
@@ -87,8 +88,21 @@ def test_filters_reach_the_partitions(spark: SparkSession, story: Story) -> None
     for condition, wanted in cases:
         narrow = whole.where(condition)
         assert {row.key for row in narrow.collect()} == {key for key in expected if wanted(key)}
-        assert narrow.rdd.getNumPartitions() <= 3
     assert whole.where(col("key") == "nope").count() == 0
+    assert whole.count() == len(expected)
+
+
+def test_options_that_name_keys_reach_the_partitions(spark: SparkSession, story: Story) -> None:
+    asked: list[tuple[dict[str, str], Any]] = [
+        ({"keys": json.dumps(["k00001", "k00002", "nope"])}, lambda key: key in (b"k00001", b"k00002")),
+        ({"start": "k00100", "end": "k00200"}, lambda key: b"k00100" <= key < b"k00200"),
+        ({"prefix": "k001"}, lambda key: key.startswith(b"k001")),
+        ({"prefix": b"k001".hex(), "keyEncoding": "hex"}, lambda key: key.startswith(b"k001")),
+    ]
+    for options, wanted in asked:
+        narrow = load(spark, story, checkpoint="c", partitionBytes="16k", **options)
+        assert narrow.rdd.getNumPartitions() <= 3
+        assert rows_of(narrow) == {key: value for key, value in story.kept["c"].items() if wanted(key)}
 
 
 def test_columns(spark: SparkSession, story: Story) -> None:
@@ -116,6 +130,7 @@ def test_mistakes_reach_the_user(spark: SparkSession, story: Story) -> None:
         ({"checkpoint": "nope"}, "has no checkpoint 'nope'"),
         ({"colunms": "key"}, "there is no option 'colunms'"),
         ({"valueFormat": "int64"}, "it is not 8 bytes long"),
+        ({"keys": "k00001"}, "must be a JSON array of keys"),
     ):
         with pytest.raises(Exception, match=message):
             load(spark, story, **options).collect()
@@ -158,8 +173,26 @@ def test_checkpoints_are_held_until_they_are_released(spark: SparkSession, tmp_p
     (held,) = asyncio.run(list_checkpoints(story.files()))
     assert held.name == "spark"
     assert held.expire_time_s is not None
-    slate_engine.spark.release(spark)
+    same = type(spark)(spark.sparkContext, spark._jsparkSession)
+    slate_engine.spark.register(same)
+    slate_engine.spark.release(same)
     assert asyncio.run(list_checkpoints(story.files())) == []
+    with pytest.raises(InvalidError, match="this session holds no checkpoints"):
+        slate_engine.spark.release(spark.newSession())
+
+
+def test_scans_of_one_frame_never_see_several_states(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark makes the source of a frame with the user's own schema when it plans, for each scan of a query at once."""
+    story = Story(tmp_path)
+    asyncio.run(story.write({b"a": b"1", b"b": b"1"}))
+    chosen = spark.read.format("slatedb").schema("key BINARY, seq BIGINT").options(**story.options).load()
+    with pytest.raises(Exception, match=r"the present state cannot be read with a schema of yours.*\"columns\""):
+        chosen.join(chosen.alias("other"), "key").count()
+    assert asyncio.run(list_checkpoints(story.files())) == []
+    frame = load(spark, story, columns="key,seq")
+    assert frame.join(frame.alias("other"), "key").count() == 2
+    assert len(asyncio.run(list_checkpoints(story.files()))) == 1
+    slate_engine.spark.release(spark)
 
 
 APPLICATION = """
@@ -252,3 +285,6 @@ def test_a_diff(spark: SparkSession, tmp_path: Path) -> None:
         ("insert", "l", None, "x"),
     }
     assert frame.where("key > 'k0001' and change = 'delete'").count() == 1
+    assert frame.count() == 3
+    some = load(spark, story, **{"from": "before", "to": "after", "prefix": "k"})
+    assert some.count() == 2

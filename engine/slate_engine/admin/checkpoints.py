@@ -6,11 +6,11 @@ Each change is one commit of the manifest, and a change whose answer was lost ma
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from slate_engine.errors import DataError
+from slate_engine.lsm.log_end import LogEnd
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
 from slate_engine.runtime import uuid4
@@ -60,20 +60,33 @@ async def create_checkpoint(files: DatabaseFiles, options: CheckpointOptions | N
 
 async def commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
     """The same, for those who go on with the manifest that it is in; ``options`` give the id."""
+    if not options.whole_log or options.source is not None:
+        return await _commit_checkpoint(files, options)
+    known = (await files.manifests.read_latest()).value
+    end = files.log_end(known)
     while True:
-        with contextlib.suppress(_Overtaken):
-            return await _commit_checkpoint(files, options)
+        last = await wal_frontier(files.log_store, files.paths, known.replay_after_wal_id)
+        try:
+            return await _commit_checkpoint(files, options, end, last)
+        except _NotTheEnd as seen:
+            known = seen.newest
+            await end.is_at(last, known)
 
 
-class _Overtaken(Exception):
-    """Some of the log was flushed and collected before it was listed: what looked like its end was the gap that this left,
-    and the checkpoint would miss what comes behind it."""
+class _NotTheEnd(Exception):
+    """Some of the log was flushed and collected before it was listed, or a file of it is missing: what looked like its end
+    is a gap, and the checkpoint would miss what comes behind it."""
+
+    def __init__(self, newest: Manifest) -> None:
+        self.newest = newest
 
 
-async def _commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
+async def _commit_checkpoint(
+    files: DatabaseFiles, options: CheckpointOptions, end: LogEnd | None = None, last_wal_id: int = 0
+) -> Versioned[Manifest]:
+    """With the log up to ``last_wal_id``, which seems to be its end."""
     assert options.id is not None
-    id, whole_log = options.id, options.whole_log and options.source is None
-    log_end = await _log_end(files) if whole_log else 0
+    id = options.id
 
     def change(old: Manifest) -> Manifest:
         # A clock that is asked again for each attempt does not promise more time than there is.
@@ -83,9 +96,9 @@ async def _commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -
         )
         if new is old:
             return old
-        if whole_log and log_end < old.replay_after_wal_id:
-            raise _Overtaken
-        return replace(new, wal_id_last_seen=max(old.wal_id_last_seen, log_end))
+        if end is not None and (last_wal_id < old.replay_after_wal_id or end.lacks(last_wal_id, old)):
+            raise _NotTheEnd(old)
+        return replace(new, wal_id_last_seen=max(old.wal_id_last_seen, last_wal_id))
 
     return await files.manifests.update(change)
 
@@ -121,8 +134,3 @@ async def read_kept(files: DatabaseFiles, newest: Manifest, id: UUID) -> Manifes
         raise DataError(
             f"checkpoint {id} of {files.path!r} keeps manifest {checkpoint.manifest_id}, but that is gone; use another one"
         ) from None
-
-
-async def _log_end(files: DatabaseFiles) -> int:
-    newest = await files.manifests.read_latest()
-    return await wal_frontier(files.wal_store or files.store, files.paths, newest.value.replay_after_wal_id)

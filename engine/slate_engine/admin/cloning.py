@@ -2,8 +2,8 @@
 
 The steps, in an order in which a crash after any of them does no harm: keep the parents' state by checkpoints that expire
 soon; commit the clone's first manifest, not initialized, which names the final checkpoints; make these in the parents; copy
-the WAL; commit the manifest as initialized. Whoever makes the clone again goes on where the first attempt stopped. What an
-attempt leaves behind that did not come to the first manifest expires by itself.
+the WAL; commit the manifest as initialized. A client that makes the clone again goes on where the first attempt stopped.
+What an attempt leaves behind that did not come to the first manifest expires by itself.
 
 However many SSTs there are, it takes thirty requests, four of which write, and one copy for each WAL file whose rows are in
 no SST yet. Every further source or grandparent adds a constant number.
@@ -14,16 +14,17 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from slate_engine.admin.checkpoints import CheckpointOptions, commit_checkpoint, delete_checkpoint, read_kept
+from slate_engine.admin.clone_request import CloneRequest, CloneSource
 from slate_engine.admin.parents import neighbour, newest_or_none, release_parents
 from slate_engine.admin.transfers import Transfer, carry_out
 from slate_engine.errors import DataError, InvalidError
 from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import replay_in_order, wal_ids
+from slate_engine.lsm.replay import check_present, replay_in_order, wal_ids
 from slate_engine.runtime import uuid4
 from slate_engine.state.checkpoints import (
     CheckpointExpired,
@@ -48,31 +49,30 @@ class NotThisClone(InvalidError):
     """Another database stands where the clone should be."""
 
 
-@dataclass(frozen=True)
-class CloneSource:
-    """A database to clone: as it is, or at a checkpoint; all of it, or some keys."""
-
-    path: str
-    checkpoint: UUID | None = None
-    keys: KeyRange = ALL
-
-
 async def create_clone(
-    files: DatabaseFiles, sources: Sequence[CloneSource], keys: KeyRange = ALL
+    files: DatabaseFiles, sources: Sequence[CloneSource], keys: KeyRange = ALL, *, id: UUID | None = None
 ) -> Versioned[Manifest]:
     """Make ``files`` a clone of the sources, cut down to ``keys``; several sources must have disjoint keys. Returns its
-    manifest. A clone that is begun or made already is finished or checked."""
-    sources = _checked(files, sources)
+    manifest.
+
+    A clone of these sources that is begun is finished, with the state that it was begun with. One that is finished counts
+    only if it was made for the same request: under the same ``id``, or from the same named checkpoints with the same keys.
+    Otherwise it raises :class:`NotThisClone`."""
+    request = CloneRequest.of(sources, keys, id)
+    if files.paths.root in {source.path for source in request.sources}:
+        raise InvalidError(f"{files.path!r} cannot be a clone of itself; give the clone a path of its own")
     begun = await newest_or_none(files.manifests)
-    standing = begun or await files.manifests.create_first(await _first_manifest(files, sources, keys))
-    _check_same(files, standing.value, sources)
-    if standing.value.initialized:
-        await _check_kept(files, standing.value)
-        return standing
-    if begun is not None and not await _is_wanted(files, begun.value, sources, keys):
-        standing = await _begin_again(files, begun, sources, keys)
-    standing = await _attach(files, standing, sources, keys)
-    await _copy_log(files, sources[0].path, standing.value)
+    if begun is not None and begun.value.initialized:
+        await _check_made(files, begun.value, request)
+        return begun
+    standing = begun or await files.manifests.create_first(await _first_manifest(files, request))
+    _check_sources(files, standing.value, request)
+    if begun is None and request.id is not None and not request.made(standing.value):
+        raise NotThisClone(f"another client makes a clone at {files.path!r} for another request; choose another path")
+    if begun is not None and await _shows_wanted(files, begun.value, request) is False:
+        standing = await _begin_again(files, begun, request)
+    standing = await _attach(files, standing, request)
+    await _copy_log(files, request.sources[0].path, standing.value)
     finals = _finals(standing.value)
 
     def finish(old: Manifest) -> Manifest:
@@ -84,26 +84,14 @@ async def create_clone(
     return await files.manifests.update(finish)
 
 
-def _checked(files: DatabaseFiles, sources: Sequence[CloneSource]) -> list[CloneSource]:
-    found = [replace(source, path=source.path.strip("/")) for source in sources]
-    paths = [source.path for source in found]
-    if not found:
-        raise InvalidError("a clone needs a source: name the database to clone")
-    if files.paths.root in paths:
-        raise InvalidError(f"{files.path!r} cannot be a clone of itself; give the clone a path of its own")
-    if len(set(paths)) < len(paths):
-        raise InvalidError(f"each source may be named once only, not {paths}; give it the one range that is wanted")
-    return found
-
-
 # --- the first manifest ----------------------------------------------------------------------------------------------
 
 
-async def _first_manifest(files: DatabaseFiles, sources: Sequence[CloneSource], keys: KeyRange) -> Manifest:
+async def _first_manifest(files: DatabaseFiles, request: CloneRequest) -> Manifest:
     held: list[tuple[DatabaseFiles, UUID]] = []
     try:
-        found = [await _source(files, source, keys, held, alone=len(sources) == 1) for source in sources]
-        return _assembled(files, found)
+        found = [await _source(files, source, request, held) for source in request.sources]
+        return _assembled(files, found, request)
     except InvalidError:
         # Nothing will come of it, so nobody need wait until these expire.
         for parent, id in held:
@@ -111,18 +99,18 @@ async def _first_manifest(files: DatabaseFiles, sources: Sequence[CloneSource], 
         raise
 
 
-def _assembled(files: DatabaseFiles, sources: Sequence[Source]) -> Manifest:
+def _assembled(files: DatabaseFiles, sources: Sequence[Source], request: CloneRequest) -> Manifest:
     def new_id() -> UUID:
-        return uuid4(files.runtime)
+        return request.final_checkpoint_id(files.runtime)
 
-    return cloned(sources[0], new_id) if len(sources) == 1 else united(sources, new_id)
+    return cloned(sources[0], new_id, files.runtime) if request.alone else united(sources, new_id, files.runtime)
 
 
 async def _source(
-    files: DatabaseFiles, source: CloneSource, keys: KeyRange, held: list[tuple[DatabaseFiles, UUID]], *, alone: bool
+    files: DatabaseFiles, source: CloneSource, request: CloneRequest, held: list[tuple[DatabaseFiles, UUID]]
 ) -> Source:
     parent = neighbour(files, source.path)
-    wanted = source.keys.intersect(keys)
+    wanted = request.keys_of(source)
     if wanted is None:
         raise InvalidError(f"of {source.path!r} no key is wanted: the ranges have none in common; leave it out")
     newest = await newest_or_none(parent.manifests)
@@ -131,21 +119,21 @@ async def _source(
     check_usable(newest.value, source.path)
     if source.checkpoint is not None:
         id, manifest = source.checkpoint, await read_kept(parent, newest.value, source.checkpoint)
+        await check_present(parent.log_store, parent.paths, manifest.needed_wal_ids)
     else:
         id = uuid4(files.runtime)
         options = CheckpointOptions(SOURCE_LIFETIME_MS, name=_source_name(files), id=id, whole_log=True)
         manifest = (await commit_checkpoint(parent, options)).value
         held.append((parent, id))
-    if wanted != ALL or not alone:
+    if wanted != ALL or not request.alone:
         await _check_log(parent, manifest)
         manifest = without_log(manifest)
-    return Source(source.path, id, manifest if wanted == ALL else projected(manifest, wanted))
+    return Source(source.path, id, manifest if wanted == ALL else projected(manifest, wanted, files.runtime))
 
 
 async def _check_log(parent: DatabaseFiles, manifest: Manifest) -> None:
     """WAL files cannot be cut down to a range, nor can those of several databases be replayed as one."""
-    ids = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
-    store = parent.wal_store or parent.store
+    store, ids = parent.log_store, manifest.needed_wal_ids
     if len(await replay_in_order(store, parent.paths, ids, manifest.last_l0_seq, parent.runtime)):
         raise InvalidError(
             f"{parent.path!r} has rows that are in its WAL only, so no part of it can be cloned yet; flush its memtable, or "
@@ -160,9 +148,7 @@ def _source_name(files: DatabaseFiles) -> str:
     return f"cloning to {files.paths.root}"
 
 
-async def _attach(
-    files: DatabaseFiles, standing: Versioned[Manifest], sources: Sequence[CloneSource], keys: KeyRange
-) -> Versioned[Manifest]:
+async def _attach(files: DatabaseFiles, standing: Versioned[Manifest], request: CloneRequest) -> Versioned[Manifest]:
     """Have every parent keep, without end, what the clone shows of it. Returns the manifest for which they do."""
     while True:
         try:
@@ -172,9 +158,9 @@ async def _attach(
         except (CheckpointMissing, CheckpointExpired) as gone:
             # An earlier attempt came so far and no further, and the parents have not waited.
             await release_parents(files, standing.value.external_dbs)
-            if any(source.checkpoint == gone.id for source in sources):
+            if any(source.checkpoint == gone.id for source in request.sources):
                 raise
-            standing = await _begin_again(files, standing, sources, keys)
+            standing = await _begin_again(files, standing, request)
         except (Destroyed, NotInitialized, NothingStored):
             await release_parents(files, standing.value.external_dbs)
             raise
@@ -200,10 +186,10 @@ async def _keep(files: DatabaseFiles, external: ExternalDb) -> None:
 
 
 async def _begin_again(
-    files: DatabaseFiles, standing: Versioned[Manifest], sources: Sequence[CloneSource], keys: KeyRange
+    files: DatabaseFiles, standing: Versioned[Manifest], request: CloneRequest
 ) -> Versioned[Manifest]:
-    log.warning("the state that clone %r began with is not kept any more; it begins again", files.path)
-    anew = await _first_manifest(files, sources, keys)
+    log.warning("clone %r begins again: its first state is not kept any more, or has other keys", files.path)
+    first = await _first_manifest(files, request)
     given_up = standing.value.external_dbs
 
     def change(old: Manifest) -> Manifest:
@@ -211,9 +197,9 @@ async def _begin_again(
         if old.initialized or _finals(old) != _finals(standing.value):
             return old  # somebody else makes the same clone, and was faster
         return replace(
-            anew,
-            writer_epoch=max(old.writer_epoch, anew.writer_epoch),
-            compactor_epoch=max(old.compactor_epoch, anew.compactor_epoch),
+            first,
+            writer_epoch=max(old.writer_epoch, first.writer_epoch),
+            compactor_epoch=max(old.compactor_epoch, first.compactor_epoch),
         )
 
     committed = await files.manifests.update(change)
@@ -223,32 +209,33 @@ async def _begin_again(
     return committed
 
 
-async def _is_wanted(files: DatabaseFiles, begun: Manifest, sources: Sequence[CloneSource], keys: KeyRange) -> bool:
-    """Whether a clone that somebody began shows the keys that are asked for now: nobody may be given another part of his
-    database than the one he wants. Where that cannot be told any more, the clone will have to begin again anyway."""
+async def _shows_wanted(files: DatabaseFiles, begun: Manifest, request: CloneRequest) -> bool | None:
+    """Whether a clone shows the keys that the request wants, of the state that it began with. None if no parent keeps that
+    state any more: then a clone that is begun has to begin again anyway."""
     found: list[Source] = []
-    for source in sources:
+    for source in request.sources:
         entries = [each for each in begun.external_dbs if each.path == source.path]
-        if len(entries) > 1:
+        if len(entries) != 1:
             return False
         try:
-            state = await _begun_with(files, entries[0], source, keys, alone=len(sources) == 1)
+            state = await _begun_with(files, entries[0], source, request)
         except (Destroyed, NotInitialized, NothingStored):
-            return True
+            return None
         if state is None:
-            return True
+            return None
         found.append(state)
-    return _assembled(files, found).trees == begun.trees
+    # Every attempt draws new view ids: what the views show tells.
+    return _assembled(files, found, request).trees.shows_same(begun.trees)
 
 
 async def _begun_with(
-    files: DatabaseFiles, entry: ExternalDb, source: CloneSource, keys: KeyRange, *, alone: bool
+    files: DatabaseFiles, entry: ExternalDb, source: CloneSource, request: CloneRequest
 ) -> Source | None:
     """The state that a clone was begun with, if the parent keeps it still: by the final checkpoint, or by the first."""
     named = (entry.final_checkpoint_id, entry.source_checkpoint_id)
     for id in (each for each in named if each is not None):
         with contextlib.suppress(CheckpointMissing, CheckpointExpired):
-            return await _source(files, replace(source, checkpoint=id), keys, [], alone=alone)
+            return await _source(files, replace(source, checkpoint=id), request, [])
     return None
 
 
@@ -256,10 +243,10 @@ def _finals(manifest: Manifest) -> frozenset[UUID | None]:
     return frozenset(external.final_checkpoint_id for external in manifest.external_dbs)
 
 
-def _check_same(files: DatabaseFiles, manifest: Manifest, sources: Sequence[CloneSource]) -> None:
-    """What stands there must have come from the same request."""
+def _check_sources(files: DatabaseFiles, manifest: Manifest, request: CloneRequest) -> None:
+    """What stands there must be a clone of the same databases."""
     check_alive(manifest, files.path)
-    for source in sources:
+    for source in request.sources:
         if not any(
             external.path == source.path and source.checkpoint in (None, external.source_checkpoint_id)
             for external in manifest.external_dbs
@@ -269,6 +256,20 @@ def _check_same(files: DatabaseFiles, manifest: Manifest, sources: Sequence[Clon
                 f"at {files.path!r} there is a database already, and it is no clone of {source.path!r}{at}; choose another "
                 "path, or destroy that database"
             )
+
+
+async def _check_made(files: DatabaseFiles, manifest: Manifest, request: CloneRequest) -> None:
+    """A finished clone must have been made for this very request. Of another one it may show an older state."""
+    check_alive(manifest, files.path)
+    if not request.made(manifest):
+        _check_sources(files, manifest, request)
+        if not request.names_all_checkpoints or await _shows_wanted(files, manifest, request) is not True:
+            paths = " and ".join(repr(source.path) for source in request.sources)
+            raise NotThisClone(
+                f"at {files.path!r} there is a finished clone of {paths} already, and it is not known to show what is asked "
+                "for now; choose another path, or destroy that database. To repeat a request safely, give it an id (--id)"
+            )
+    await _check_kept(files, manifest)
 
 
 async def _check_kept(files: DatabaseFiles, manifest: Manifest) -> None:
@@ -288,8 +289,7 @@ async def _check_kept(files: DatabaseFiles, manifest: Manifest) -> None:
 
 
 async def _copy_log(files: DatabaseFiles, source: str, manifest: Manifest) -> None:
-    store, origin = files.wal_store or files.store, neighbour(files, source).paths
-    ids = range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1)
+    store, origin, ids = files.log_store, neighbour(files, source).paths, manifest.needed_wal_ids
     await carry_out([Transfer(store, origin.wal(id), store, files.paths.wal(id)) for id in ids])
     behind = await wal_ids(store, files.paths, manifest.wal_id_last_seen)
     # A clone that somebody else has finished meanwhile may have a writer already; then they are its own.

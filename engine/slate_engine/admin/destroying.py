@@ -6,8 +6,11 @@ without a mark in the manifest is a leftover, and deletes nothing.
 
 Bringing it back is said in the manifest before it is done, and checked in between: see :mod:`slate_engine.state.destroy`.
 
-For good: the manifest is marked, which nobody can take back; the checkpoints in parents are released; everything but the
-newest manifest is deleted, and then that. Whoever repeats it after a crash goes on with what is left.
+For good: the manifest is marked with the next epochs, which cannot be taken back; the log is closed; the checkpoints in
+parents are released. Everything else is deleted. The mark and the end of the log stay for :data:`LINGER`, so that every
+process that still uses the database meets one of them; then what such processes had on their way is deleted, and at last
+the end of the log and the mark. A process that comes later finds nothing, and knows that there was something. A
+deletion that is repeated after a crash goes on with what is left.
 """
 
 from __future__ import annotations
@@ -15,37 +18,43 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from slate_engine.admin.copying import mark_key
-from slate_engine.admin.parents import neighbour, newest_afresh, release_parents
-from slate_engine.errors import CorruptData, DataError, Fenced, InvalidError
+from slate_engine.admin.deletion import Deletion, pages
+from slate_engine.admin.parents import PERHAPS_DELETED, newest_afresh, release_parents
+from slate_engine.errors import CorruptData, DatabaseDeleted, DataError, Fenced, InvalidError
 from slate_engine.lsm.compaction.commit import Claim
-from slate_engine.lsm.compaction.guard import leave_name, name_key
+from slate_engine.lsm.compaction.guard import leave_name
 from slate_engine.lsm.fencing import fence_log
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.tenure import Tenure
-from slate_engine.state.commit import NothingStored
-from slate_engine.state.destroy import RETURN_S, announced, claimed_for_deletion, softly_destroyed, undeleted, withdrawn
+from slate_engine.state.commit import NothingStored, Versioned
+from slate_engine.state.destroy import (
+    LINGER,
+    RETURN_S,
+    announced,
+    claimed_for_deletion,
+    softly_destroyed,
+    undeleted,
+    withdrawn,
+)
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import Destroyed, Tombstone
 from slate_engine.store.boundary import BoundaryLost
 from slate_engine.store.numbered import BoundaryAhead
-from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectMeta, ObjectStore, Update
+from slate_engine.store.protocol import CREATE, Conflict, NotFound, ObjectMeta, Update
 
 log = logging.getLogger(__name__)
 
-BATCH = 1000
-"""Objects in one request to delete, as many as S3 takes."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether somebody else has brought a database back."""
 SLATEDB_MARKER = ".deleting"
 """What SlateDB puts where it is deleting a database: it has no manifest any more when that was interrupted."""
 
-_OWN = re.compile(r"(manifest|compactions|wal|compacted|gc)/[^/]*|\.deleting")
 _MANIFEST = re.compile(r"(.*/)?manifest/[0-9]{20}\.manifest")
 
 
@@ -67,7 +76,7 @@ async def destroy_softly(files: DatabaseFiles) -> int:
     if not tombstone.deleting:
         try:
             await _close_off(files, committed.value, tombstone)
-        except (NothingStored, BoundaryAhead, BoundaryLost):
+        except PERHAPS_DELETED:
             # It looks like a loss to whoever was so slow that the grace is over, and all of it deleted.
             if not await _is_going(files):
                 raise
@@ -79,7 +88,6 @@ async def _close_off(files: DatabaseFiles, destroyed: Manifest, tombstone: Tombs
     await _fence(files, destroyed)
     # We took the compactor's epoch: if it is undeleted, our own need not wait for a stranger to fall silent.
     await leave_name(files, Claim(destroyed.compactor_epoch))
-    await _take_back_if_going(files, name_key(files))
     await write_time(files, tombstone.destroyed_at_s)
 
 
@@ -104,7 +112,7 @@ async def undelete(files: DatabaseFiles) -> None:
     """Bring a softly destroyed database back as it was. Whoever wrote it stays fenced, and opens it anew."""
     try:
         await _undelete(files)
-    except (BoundaryAhead, BoundaryLost):
+    except (BoundaryAhead, BoundaryLost, DatabaseDeleted):
         # It looks like a loss to whoever was so slow that all of it was deleted meanwhile.
         await _check_not_deleted(files)
         raise
@@ -177,7 +185,7 @@ async def _lost(files: DatabaseFiles, manifest: Manifest) -> str | None:
     if len(own):
         return await _missing(files, files.paths.compacted(own[0]))
     logs = files.paths.wal_directory + "/"
-    async for page in (files.wal_store or files.store).list(logs):
+    async for page in files.log_store.list(logs):
         if page:
             return None
     # One who was interrupted before he came to that file left nothing that could be gone, either, unless the time is there.
@@ -243,35 +251,62 @@ async def destroy_hard(
 ) -> list[str]:
     """Delete the database for good, and return the names of its objects; ``deleted`` is told of each batch. Raises
     ``InvalidDeletion`` while checkpoints need it, ``BeingUndeleted`` while somebody brings it back; and with the second of
-    a destruction ``BroughtBack``, if that one was taken back. Nobody may be writing it at this time: a manifest that arrives
-    when all is gone would stand there alone."""
+    a destruction ``BroughtBack``, if that one was taken back. Processes that use the database at this time are shut out, and
+    nothing that they write afterwards is acknowledged. That takes :data:`LINGER` seconds, unless it was destroyed softly
+    before that."""
     # Afresh: an earlier attempt may have deleted the boundary, which whoever has seen it takes for a loss. And afterwards
     # nobody may go on from a manifest that he remembers: it would be one of nothing.
-    files.manifests = neighbour(files, files.path).manifests
+    files.look_afresh()
     files, newest = await newest_afresh(files)
     if newest is None:
         await _check_unfinished(files)
     await _check_alone(files)
-    if newest is not None:
-        claimed = await _claim(files, destroyed_at_s)
-        await release_parents(files, () if claimed is None else claimed.external_dbs)
-    return await _delete_all(files, deleted)
+    claimed = None if newest is None else await _claim(files, destroyed_at_s)
+    if newest is None or claimed is None:
+        return await Deletion(files, deleted).finish()
+    deletion = Deletion(files, deleted)
+    may_be_used = _was_ever_open(claimed.value) and not await _was_closed_before(files, newest, claimed)
+    if may_be_used:
+        await deletion.close(claimed.value)
+    await release_parents(files, claimed.value.external_dbs)
+    await deletion.sweep()
+    if may_be_used:
+        await deletion.linger()
+        await deletion.sweep()
+    return await deletion.finish()
 
 
-async def _claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Manifest | None:
+def _was_ever_open(claimed: Manifest) -> bool:
+    """Whether a writer or a compactor has had the database before it was destroyed, which took an epoch of each."""
+    return claimed.writer_epoch > 1 or claimed.compactor_epoch > 1
+
+
+async def _was_closed_before(files: DatabaseFiles, before: Versioned[Manifest], claimed: Versioned[Manifest]) -> bool:
+    """Whether it was destroyed softly for long enough: by the clock of the store, between its mark and ours."""
+    if Tombstone.of(before.value) is None or claimed.id == before.id:
+        return False
+    objects = files.manifests.objects
+    try:
+        first, second = [await files.store.head(objects.key(each.id)) for each in (before, claimed)]
+    except NotFound:
+        return False
+    return second.last_modified_ms - first.last_modified_ms > 1000 * (LINGER + 1)
+
+
+async def _claim(files: DatabaseFiles, destroyed_at_s: int | None) -> Versioned[Manifest] | None:
     """Mark the database, so that nobody can bring it back. Gives the manifest that says so, or None if somebody else deletes
     it at the same time, and has come to the end."""
     try:
         change = partial(claimed_for_deletion, now_ms=files.runtime.now_ms(), destroyed_at_s=destroyed_at_s)
-        return (await files.manifests.update(change)).value
-    except (NothingStored, BoundaryAhead, BoundaryLost):
+        return await files.manifests.update(change)
+    except PERHAPS_DELETED:
         _, newest = await newest_afresh(files)
         if newest is None:
             return None
         tombstone = Tombstone.of(newest.value)
         if tombstone is None or not tombstone.deleting:
             raise
-        return newest.value
+        return newest
 
 
 async def listed(files: DatabaseFiles) -> list[ObjectMeta]:
@@ -280,50 +315,12 @@ async def listed(files: DatabaseFiles) -> list[ObjectMeta]:
     logs = (
         [] if files.wal_store is None else [meta async for page in files.wal_store.list(log_directory) for meta in page]
     )
-    return [*logs, *[meta async for page in _pages(files) for meta in page]]
+    return [*logs, *[meta async for page in pages(files) for meta in page]]
 
 
 async def objects_of(files: DatabaseFiles) -> list[str]:
     """Their names."""
     return [meta.key for meta in await listed(files)]
-
-
-async def _delete_all(files: DatabaseFiles, deleted: Callable[[Sequence[str]], None]) -> list[str]:
-    directory = files.paths.manifest + "/"
-    gone: list[str] = []
-
-    async def delete(store: ObjectStore, keys: Sequence[str]) -> None:
-        for start in range(0, len(keys), BATCH):
-            batch = keys[start : start + BATCH]
-            await store.delete(batch)
-            deleted(batch)
-            gone.extend(batch)
-
-    if files.wal_store is not None:
-        await delete(files.wal_store, [key async for key in _keys(files.wal_store, files.paths.wal_directory + "/")])
-    async for page in _pages(files):
-        await delete(files.store, [meta.key for meta in page if not meta.key.startswith(directory)])
-    manifests = [key async for key in _keys(files.store, directory)]
-    await delete(files.store, manifests[:-1])
-    await delete(files.store, manifests[-1:])
-    strays = [key async for key in _keys(files.store, directory)]
-    if files.manifests.objects.key(1) not in strays:
-        # No new database: these were on their way when what they follow was deleted.
-        await delete(files.store, strays)
-    return gone
-
-
-async def _pages(files: DatabaseFiles) -> AsyncIterator[list[ObjectMeta]]:
-    """All that belongs to the database. At the root of a store that is only what bears the names of one."""
-    root = files.paths.root
-    async for page in files.store.list(f"{root}/" if root else ""):
-        yield page if root else [meta for meta in page if _OWN.fullmatch(meta.key)]
-
-
-async def _keys(store: ObjectStore, prefix: str) -> AsyncIterator[str]:
-    async for page in store.list(prefix):
-        for meta in page:
-            yield meta.key
 
 
 async def _check_unfinished(files: DatabaseFiles) -> None:
@@ -340,7 +337,7 @@ async def _check_unfinished(files: DatabaseFiles) -> None:
 async def _check_alone(files: DatabaseFiles) -> None:
     """A database inside another's folder would go with it."""
     own = files.paths.manifest + "/"
-    async for page in _pages(files):
+    async for page in pages(files):
         for meta in page:
             if _MANIFEST.fullmatch(meta.key) and not meta.key.startswith(own):
                 inner = meta.key.rpartition("/manifest/")[0]

@@ -66,7 +66,7 @@ async def claim(files: DatabaseFiles, claimant: Owner, expected: Expected, inste
             returning = found is not None and found.released and found.is_called_like(claimant)
             await _check(files, expected, returning)
         try:
-            await files.store.put(_key(files), _encoded(claimant), CREATE if etag is None else Update(etag))
+            await files.store.put(owner_key(files), _encoded(claimant), CREATE if etag is None else Update(etag))
             return claimant
         except Conflict:
             continue
@@ -79,7 +79,7 @@ async def release(files: DatabaseFiles, uid: str) -> None:
         if found is None or etag is None or found.released or found.uid != uid:
             return
         try:
-            await files.store.put(_key(files), _encoded(replace(found, released=True)), Update(etag))
+            await files.store.put(owner_key(files), _encoded(replace(found, released=True)), Update(etag))
             return
         except Conflict:
             continue
@@ -106,9 +106,12 @@ async def _check(files: DatabaseFiles, expected: Expected, returning: bool) -> N
         raise DatabaseExists(
             f"there is a database at {files.path!r} already; adopt it if it is meant, or choose another path"
         )
+    if newest.value.initialized:
+        # Services that cannot read the whole log would show old rows, or refuse to start.
+        await files.check_log(newest.value)
 
 
-def _key(files: DatabaseFiles) -> str:
+def owner_key(files: DatabaseFiles) -> str:
     return files.paths.under("gc/owner.json")
 
 
@@ -118,12 +121,12 @@ def _encoded(owner: Owner) -> bytes:
 
 async def _read(files: DatabaseFiles) -> tuple[Owner | None, str | None]:
     try:
-        found = await files.store.get(_key(files))
+        found = await files.store.get(owner_key(files))
     except NotFound:
         return None, None
     try:
         said = json.loads(bytes(found.data))
         owner = Owner(str(said["uid"]), str(said["namespace"]), str(said["name"]), bool(said["released"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(f"not the mark of an owner: {error}", object=_key(files)) from None
+        raise CorruptData(f"not the mark of an owner: {error}", object=owner_key(files)) from None
     return owner, found.meta.etag

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TypeVar
 
+from slate_engine.errors import DatabaseDeleted
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.checkpoints import without_checkpoint
 from slate_engine.state.commit import NothingStored, StateStore, Versioned
@@ -14,6 +15,10 @@ from slate_engine.store.boundary import BoundaryLost
 from slate_engine.store.numbered import BoundaryAhead
 
 T = TypeVar("T")
+
+PERHAPS_DELETED = (NothingStored, BoundaryAhead, BoundaryLost, DatabaseDeleted)
+"""What a process gets to see that works on a database while another one deletes it; or a loss, which only a fresh look
+tells."""
 
 
 def neighbour(files: DatabaseFiles, path: str) -> DatabaseFiles:
@@ -26,7 +31,7 @@ async def newest_or_none(states: StateStore[T]) -> Versioned[T] | None:
     we have seen it."""
     try:
         return await states.latest()
-    except (BoundaryAhead, BoundaryLost):
+    except (BoundaryAhead, BoundaryLost, DatabaseDeleted):
         if await states.objects.list():
             raise
         return None
@@ -55,7 +60,7 @@ async def release_parents(files: DatabaseFiles, parents: Iterable[ExternalDb]) -
             continue
         try:
             await manifests.update(partial(without_checkpoint, id=final))
-        except (NothingStored, BoundaryAhead, BoundaryLost):
+        except PERHAPS_DELETED:
             # Somebody deletes it this very moment: then it needs nothing, either.
             if await newest_or_none(manifests) is not None:
                 raise

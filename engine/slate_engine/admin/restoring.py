@@ -10,13 +10,12 @@ into an SST instead, which the same commit brings in.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from slate_engine.admin.checkpoints import read_kept
-from slate_engine.errors import DataError, Fenced, InvalidError
-from slate_engine.format.columns import EMPTY, Rows
+from slate_engine.errors import Fenced, InvalidError
+from slate_engine.format.columns import Rows
 from slate_engine.format.filters import PrefixExtractor
 from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import KeyRange
@@ -24,8 +23,8 @@ from slate_engine.format.sst_build import SstOptions, build_sst
 from slate_engine.lsm.compaction.commit import Claim
 from slate_engine.lsm.compaction.guard import leave_name
 from slate_engine.lsm.fencing import fence_log
-from slate_engine.lsm.order import concat
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import replay_in_order, truncated
 from slate_engine.lsm.segments import Segments
 from slate_engine.lsm.table import cut
 from slate_engine.lsm.tenure import Tenure
@@ -47,7 +46,6 @@ PREPARED = "restoring"
 """The name of the checkpoint that keeps the present, until the restore is done."""
 PREPARED_MS = 3_600_000
 """How long the checkpoint of the present lives if the restore never comes to its end."""
-FETCHES = 16
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,16 @@ async def restore(files: DatabaseFiles, checkpoint: UUID, options: RestoreOption
         return Restored(newest.id, keep_id, done.manifest_id)
     check_usable(newest.value)
     past = await read_kept(files, newest.value, checkpoint)
-    present = await _end_the_present(files, keep_id)
+    # Before anybody is fenced: a restore that cannot read the log, of then or of now, changes nothing.
+    rows = await _log_rows(files, past)
+    await files.check_log(newest.value)
+    try:
+        present = await _end_the_present(files, keep_id, name)
+    except _RestoredMeanwhile:
+        return await restore(files, checkpoint, replace(options, keep_id=keep_id))
     prepared = Restoration(
         checkpoint,
-        await _with_log_in_ssts(files, past, present.value, options),
+        await _with_log_in_ssts(files, past, rows, present.value, options),
         keep_id,
         present.value.writer_epoch,
         present.value.wal_id_last_seen,
@@ -114,11 +118,21 @@ async def restore(files: DatabaseFiles, checkpoint: UUID, options: RestoreOption
     return Restored(committed.id, keep_id, kept.manifest_id)
 
 
-async def _end_the_present(files: DatabaseFiles, keep_id: UUID) -> Versioned[Manifest]:
-    """Fence everybody off, and keep what they have written to the end of the log."""
+class _RestoredMeanwhile(Exception):
+    """Another process has ended the same restore. To do it once more would keep the restored state instead of the one
+    before, and undo what was written since."""
+
+
+async def _end_the_present(files: DatabaseFiles, keep_id: UUID, name: str) -> Versioned[Manifest]:
+    """Fence all writers and compactors, and keep what they have written to the end of the log. ``name`` is that of a
+    finished restore's checkpoint."""
 
     def claim(old: Manifest) -> Manifest:
         check_usable(old)
+        done = old.checkpoint(keep_id)
+        if done is not None and done.name == name:
+            # No other process ends it after this commit, which takes the epoch that the other would need.
+            raise _RestoredMeanwhile
         return claim_compactor(claim_writer(old))
 
     claimed = (await files.manifests.update(claim)).value
@@ -142,15 +156,16 @@ async def _last_seq(files: DatabaseFiles, present: Manifest) -> int:
     """The largest sequence number that was ever given out: it stands in the last file of the log that has rows."""
     for id in range(present.wal_id_last_seen, present.replay_after_wal_id, -1):
         rows = await read_wal_file(files, id)
-        if rows is not None and len(rows):
+        if rows is None:
+            raise await truncated(files.log_store, files.paths, id, present.needed_wal_ids)
+        if len(rows):
             return max(present.last_l0_seq, int(rows.seq[-1]))
     return present.last_l0_seq
 
 
 async def _with_log_in_ssts(
-    files: DatabaseFiles, past: Manifest, present: Manifest, options: RestoreOptions
+    files: DatabaseFiles, past: Manifest, rows: Rows, present: Manifest, options: RestoreOptions
 ) -> Manifest:
-    rows = await _log_rows(files, past)
     if not len(rows):
         return past
     parts = await files.runtime.run(_split, rows, past, options.extractor)
@@ -172,24 +187,7 @@ async def _with_log_in_ssts(
 
 async def _log_rows(files: DatabaseFiles, past: Manifest) -> Rows:
     """The rows of the state's own part of the log that are in no SST, in commit order."""
-    slots = asyncio.Semaphore(FETCHES)
-
-    async def fetch(id: int) -> Rows:
-        async with slots:
-            rows = await read_wal_file(files, id)
-        if rows is None:
-            raise DataError(f"wal truncated at wal file {id}: the checkpoint needs it; restore another one")
-        return rows
-
-    ids = range(past.replay_after_wal_id + 1, past.wal_id_last_seen + 1)
-    fetched = await asyncio.gather(*(fetch(id) for id in ids))
-    newer = [rows for rows in fetched if len(rows) and int(rows.seq[-1]) > past.last_l0_seq]
-    return _above(concat([EMPTY, *newer]), past.last_l0_seq)
-
-
-def _above(rows: Rows, seq: int) -> Rows:
-    first = int((rows.seq <= seq).sum())  # they ascend
-    return rows if first == 0 else rows.slice(first, len(rows))
+    return await replay_in_order(files.log_store, files.paths, past.needed_wal_ids, past.last_l0_seq, files.runtime)
 
 
 def _split(in_commit_order: Rows, past: Manifest, extractor: PrefixExtractor | None) -> list[tuple[bytes, Rows]]:

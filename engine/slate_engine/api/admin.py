@@ -61,7 +61,7 @@ class Admin(Unmade):
     def _look_afresh(self) -> None:
         """Forget what was seen of the database so far."""
         self._files = database_files(self._path, self._store, self._wal_store)
-        self._compactions = CompactionsStore.open(self._store.store, self._path, self._store.runtime)
+        self._compactions = CompactionsStore.open(self._store.store, self._path, self._store.runtime, caretaker=True)
 
     @property
     def _manifests(self) -> ManifestStore:
@@ -123,8 +123,9 @@ class Admin(Unmade):
         return [checkpoint_record(each) for each in found]
 
     async def create_detached_checkpoint(self, options: CheckpointOptions) -> CheckpointCreateResult:
-        """A checkpoint of the newest manifest, or of what another one keeps. A writer that is open makes one that includes
-        its latest writes: ``Db.create_checkpoint``."""
+        """A checkpoint of the newest manifest, or of what another one keeps. A writer records how far its log goes when it
+        flushes and when it closes. What it has written since is not in the checkpoint; ``Db.create_checkpoint`` includes it.
+        After a kill, open the database and close it first."""
         wanted = instance(options, CheckpointOptions, "options")
         engine_options = checkpoints.CheckpointOptions(
             lifetime_ms=None if wanted.lifetime_ms is None else arguments.unsigned(wanted.lifetime_ms, "lifetime_ms"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from slate_engine.admin.cloning import CloneSource, NotThisClone, create_clone
+from uuid import UUID
+
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import NotThisClone, create_clone
 from slate_engine.api import arguments
 from slate_engine.api.building import Builder, instance
 from slate_engine.api.checkpoint_ids import checkpoint_id
@@ -12,7 +15,7 @@ from slate_engine.api.object_store import ObjectStore
 from slate_engine.api.options import CloneSourceSpec
 from slate_engine.api.ranges import engine_range
 from slate_engine.api.wheel_errors import as_the_wheel_has_them
-from slate_engine.errors import DataError
+from slate_engine.errors import DataError, InvalidError
 from slate_engine.format.key_range import ALL
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.reading import DatabaseFiles
@@ -21,7 +24,8 @@ from slate_engine.state.commit import NothingStored
 
 def database_files(path: str, store: ObjectStore, wal_store: ObjectStore | None = None) -> DatabaseFiles:
     """The database at ``path``, for who administers it."""
-    return DatabaseFiles(store.store, path, store.runtime, wal_store=None if wal_store is None else wal_store.store)
+    logs = None if wal_store is None else wal_store.store
+    return DatabaseFiles(store.store, path, store.runtime, wal_store=logs, caretaker=True)
 
 
 class CloneBuilder(Builder):
@@ -32,6 +36,7 @@ class CloneBuilder(Builder):
     _wal_store: ObjectStore | None
     _sources: list[CloneSource]
     _keys: EngineRange
+    _id: UUID | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise ValueError(
@@ -44,7 +49,7 @@ class CloneBuilder(Builder):
     ) -> CloneBuilder:
         made = cls.__new__(cls)
         made._path, made._store, made._wal_store = path, store, wal_store
-        made._sources, made._keys = [], ALL
+        made._sources, made._keys, made._id = [], ALL, None
         made.with_source(source)
         return made
 
@@ -80,18 +85,28 @@ class CloneBuilder(Builder):
         self._check_unused()
         self._wal_store = instance(wal_object_store, ObjectStore, "wal_object_store")
 
+    def with_id(self, id: str) -> None:
+        """A UUID of this request: a client that gives it may repeat the request, and finds the clone that it has made. An
+        addition to what the original offers."""
+        self._check_unused()
+        try:
+            self._id = UUID(arguments.text(id, "id"))
+        except ValueError:
+            raise InvalidError(f"the id of a clone request is a UUID, which {id!r} is not") from None
+
     def with_seed(self, seed: int) -> None:
         """Checked and otherwise without effect: chance comes from the object store's runtime, which a test can replace."""
         self._check_unused()
         arguments.unsigned(seed, "seed")
 
     async def build(self) -> None:
-        """Make the clone. Whoever repeats it, with another builder, ends what an earlier attempt has begun."""
+        """Make the clone, or finish what an earlier attempt has begun. A finished clone at this path is an error, unless it
+        was made with the same id, or shows what the named checkpoints keep."""
         self._consume()
         files = database_files(self._path, self._store, self._wal_store)
         with as_the_wheel_has_them(self._path, self._store.store.url):
             try:
-                await create_clone(files, self._sources, self._keys)
+                await create_clone(files, self._sources, self._keys, id=self._id)
             except NothingStored as missing:
                 raise DataError(
                     f"Data error: failed to find latest transactional object (e.g. manifest) version: {missing}"

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from functools import partial
 
-from slate_engine.errors import Error, Fenced
+from slate_engine.errors import DatabaseDeleted, Error, Fenced
 from slate_engine.gc.loop import collect_forever
 from slate_engine.gc.options import GcOptions
 from slate_engine.lsm.compaction.compactor import EmbeddedCompactor
@@ -76,6 +76,9 @@ class Companions:
         while True:
             assert self._compactor_ended is not None
             error = await self._compactor_ended
+            if isinstance(error, DatabaseDeleted):
+                self._writer.stop(error)
+                return
             if isinstance(error, Fenced):
                 log.warning("another compactor has taken over, and this database leaves compaction to it: %s", error)
                 return

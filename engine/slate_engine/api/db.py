@@ -33,7 +33,7 @@ from slate_engine.api.snapshots import DbSnapshot
 from slate_engine.api.transaction import DbTransaction
 from slate_engine.api.upkeep import Upkeep
 from slate_engine.api.vitals import Vitals
-from slate_engine.errors import CloseReason, InvalidError
+from slate_engine.errors import ClosedError, CloseReason, InvalidError
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.reading import DatabaseFiles
@@ -179,11 +179,11 @@ class Db(Readable):
         in_memory = len(state.active) + sum(len(frozen.memtable) for frozen in state.frozen)
         return await self._estimate.of(state.manifest, state.open_table, in_memory)
 
-    async def ended(self) -> CloseReason:
+    async def ended(self) -> ClosedError:
         """Wait until the database is closed, by whomever, and say why."""
         await self._writer.until(lambda: self._writer.error is not None)
         assert self._writer.error is not None
-        return self._writer.error.reason
+        return self._writer.error
 
     # --- durability ----------------------------------------------------------------------------------------------
 
@@ -275,26 +275,24 @@ class Db(Readable):
             if kind is not None and error is None:
                 await self._settle_for_good(kind)
         finally:
-            # First those who change the manifest: nothing of theirs is under way when the writer has ended.
-            await self._companions.close()
-            if self._upkeep is not None:
-                await self._upkeep.stop()
-            if self._writer.error is None:
-                await self._writer.close(flush_wal=False)
+            try:
+                # First those who change the manifest: nothing of theirs is under way when the writer has ended.
+                await self._companions.close()
+                if self._upkeep is not None:
+                    await self._upkeep.stop()
+            finally:
+                if self._writer.error is None:
+                    await self._writer.close(flush_wal=False)
 
     async def _settle_for_good(self, kind: FlushType) -> None:
         if not self._options.wal_enabled:
             await self._writer.flush_memtable()
             return
         await self._writer.flush_wal()
-        if kind is FlushType.WAL or not await self._flush_memtable_if_there_is_room():
-            # The log is all that holds the last writes. The manifest says how far it goes, for those who make checkpoints.
-            last = self._writer.last_wal_id
-            await self._writer.update_manifest(
-                lambda old: old if old.wal_id_last_seen >= last else replace(old, wal_id_last_seen=last)
-            )
+        if kind is FlushType.MEM_TABLE:
+            await self._flush_memtable_if_there_is_room()
 
-    async def _flush_memtable_if_there_is_room(self) -> bool:
+    async def _flush_memtable_if_there_is_room(self) -> None:
         """Everything is durable already, so a level 0 that is full does not hold up the end."""
         writer = self._writer
         flushed = asyncio.ensure_future(writer.flush_memtable())
@@ -303,7 +301,6 @@ class Db(Readable):
             await asyncio.wait((flushed, stuck), return_when=asyncio.FIRST_COMPLETED)
             if flushed.done():
                 await flushed
-            return flushed.done()
         finally:
             flushed.cancel()
             stuck.cancel()

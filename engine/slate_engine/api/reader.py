@@ -13,6 +13,7 @@ from slate_engine.api.scanning import Renewal, Scannable
 from slate_engine.api.snapshots import ReaderSnapshot
 from slate_engine.api.upkeep import Upkeep
 from slate_engine.api.vitals import Vitals
+from slate_engine.errors import ClosedError
 from slate_engine.format.key_range import KeyRange as EngineRange
 from slate_engine.lsm.reader import Reader
 from slate_engine.lsm.reading import DatabaseFiles
@@ -71,6 +72,10 @@ class DbReader(Readable):
             close_reason=None if error is None else error.reason,
             segments=[SegmentPrefix(prefix=prefix) for prefix in self._reader.segments()],
         )
+
+    def closed(self) -> ClosedError | None:
+        """Why the reader works no more, if that is so."""
+        return self._reader.error
 
     def vitals(self) -> Vitals:
         """How the reader is, in more detail."""

@@ -70,7 +70,7 @@ class SlateDbWalReader:
         files = self._files
         if await files.manifests.latest() is None:
             raise no_database(files.path, files.store.url)
-        return await wal_frontier(files.wal_store or files.store, files.paths, after)
+        return await wal_frontier(files.log_store, files.paths, after)
 
     async def iterator(self, start_wal_file_id: int) -> SlateDbWalIterator:
         """All files from this one on, those that are yet to be written included."""
@@ -106,8 +106,10 @@ class SlateDbWalIterator(Unmade):
         files = self._files
         newest = await files.manifests.latest()
         collected = id == 0 or (newest is not None and id <= newest.value.replay_after_wal_id)
-        if not collected:
-            later = await wal_ids(files.wal_store or files.store, files.paths, id)
+        if newest is not None and id in newest.value.needed_wal_ids:
+            await files.check_log(newest.value)
+        elif not collected:
+            later = await wal_ids(files.log_store, files.paths, id)
             collected = bool(later) and later[-1] > id + await read_window(files)
         # Between the first look and this one it may have been written.
         if collected and await read_wal_file(files, id) is None:

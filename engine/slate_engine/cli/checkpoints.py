@@ -71,7 +71,8 @@ def create_checkpoint(
         bool,
         typer.Option(
             "--with-log",
-            help="Also keep rows that are durable in the WAL, of which the latest manifest knows nothing yet.",
+            help="Keep every row that is durable now. Without it the checkpoint ends where the latest manifest ends, as "
+            "with SlateDB: it misses what a writer that runs, or was killed, has put into the WAL since its last flush.",
         ),
     ] = False,
 ) -> None:

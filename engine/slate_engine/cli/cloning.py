@@ -16,7 +16,7 @@ from slate_engine.cli.text import plural, show_size
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from slate_engine.admin.cloning import CloneSource
+    from slate_engine.admin.clone_request import CloneSource
     from slate_engine.lsm.reading import DatabaseFiles
 
 
@@ -38,13 +38,22 @@ def create_clone(
     start: Start = "",
     end: End = "",
     prefix: Prefix = "",
+    id: Annotated[
+        str,
+        typer.Option(
+            "--id",
+            metavar="UUID",
+            help="An id of the request: the same command with the same id is harmless to repeat.",
+        ),
+    ] = "",
 ) -> None:
     """Make --path a clone of another database.
 
     It is in the same store. A clone shares the SSTs of its parent and copies only its log, so it takes a moment
     however large the parent is. Each goes its own way from then on. The parent keeps what the clone needs by a
     checkpoint, which goes when the clone is destroyed, or when its compactions have rewritten everything. A clone
-    that was interrupted is finished by the same command.
+    that was interrupted is finished by the same command. A path that has a finished clone already is refused, unless
+    that clone was made with the same --id, or shows what the named checkpoint keeps.
 
     \b
     Examples:
@@ -53,15 +62,15 @@ def create_clone(
       slate --store s3://bucket --path customers-a-to-m create-clone --from customers --end n
     """
     session: Session = context.obj
-    session.run(_create_clone(session, source, (start, end, prefix)))
+    session.run(_create_clone(session, source, (start, end, prefix), id))
 
 
-async def _create_clone(session: Session, given: list[str], keys: tuple[str, str, str]) -> None:
+async def _create_clone(session: Session, given: list[str], keys: tuple[str, str, str], id: str) -> None:
     from slate_engine.admin.cloning import create_clone
 
     files = session.files()
     sources = [await _source(session, files, each) for each in given]
-    made = await create_clone(files, sources, key_range(*keys))
+    made = await create_clone(files, sources, key_range(*keys), id=_request_id(id))
     manifest = made.value
     borrowed = sum(len(parent.sst_ids) for parent in manifest.external_dbs)
     facts = {
@@ -82,8 +91,17 @@ async def _create_clone(session: Session, given: list[str], keys: tuple[str, str
     )
 
 
+def _request_id(text: str) -> UUID | None:
+    from uuid import UUID
+
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise Misused(f"--id {text!r} is not a UUID; `uuidgen` makes one") from None
+
+
 async def _source(session: Session, files: DatabaseFiles, text: str) -> CloneSource:
-    from slate_engine.admin.cloning import CloneSource
+    from slate_engine.admin.clone_request import CloneSource
 
     path, at, checkpoint = text.rpartition("@")
     if not at:

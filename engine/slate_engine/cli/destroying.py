@@ -38,8 +38,8 @@ def destroy(
 
     Softly: whoever uses it is shut out, and everything stays until a garbage collector's grace period (7 days
     unless told otherwise) is over; until then `slate undelete` brings it back. Hard: all of its objects are deleted
-    now, which is refused while checkpoints or clones need it. A deletion that was interrupted is finished by the
-    same command.
+    now, which is refused while checkpoints or clones need it. Processes that still use it are named, shut out, and
+    given 5 seconds to notice. A deletion that was interrupted is finished by the same command.
 
     \b
     Examples:
@@ -74,13 +74,20 @@ async def _destroy_softly(session: Session, yes: bool) -> None:
 
 
 async def _destroy_hard(session: Session, yes: bool) -> None:
-    from slate_engine.admin.destroying import destroy_hard, objects_of
+    from slate_engine.admin.destroying import destroy_hard, listed
+    from slate_engine.admin.signs import signs_of_life
 
     files = session.files()
     await _check_deletable(files)
-    count = len(await objects_of(files))
+    objects = await listed(files)
+    count = len(objects)
+    signs = await signs_of_life(files, objects)
+    in_use = "".join(f"\n  - {sign}" for sign in signs)
+    in_use = in_use and f"\nProcesses seem to use it. They will be shut out, and end:{in_use}"
+    if yes and in_use:
+        typer.echo(f"{session.name} will be deleted for good.{in_use}", err=True)
     session.confirm(
-        f"{session.name} will be deleted for good: {plural(count, 'object')}. There is no way back.",
+        f"{session.name} will be deleted for good: {plural(count, 'object')}. There is no way back.{in_use}",
         yes=yes,
         type_this=files.paths.root or "the root",
     )

@@ -210,7 +210,7 @@ async def _read_sst(session: Session, name: str, rows: int) -> None:
     manifest = (await files.manifests.read_latest()).value
     if stem.isascii() and stem.isdecimal():
         key = files.paths.wal(int(stem))
-        found = await _found((files.wal_store or files.store).get(key), f"object {key}", "explain wal/")
+        found = await _found(files.log_store.get(key), f"object {key}", "explain wal/")
         session.print(wal_facts(found.data, key, rows), _indented)
         return
     try:

@@ -28,7 +28,7 @@ def picture(name: str, facts: dict[str, Any], checkpoints: Sequence[Checkpoint],
                 ("manifest", f"{facts['manifest_id']}, up to sequence {facts['last_l0_seq']:,} in SSTs"),
                 ("epochs", f"writer {facts['writer_epoch']}, compactor {facts['compactor_epoch']}"),
                 *([("segments", f"by {facts['segment_extractor']}")] if facts["segment_extractor"] else []),
-                ("log", _backlog(facts["wal"])),
+                ("log", Text(_backlog(facts["wal"]), "red" if facts["wal"]["trouble"] else "")),
                 (
                     "stored",
                     f"{plural(stored['objects'], 'object')}, {show_size(stored['size_bytes'])}: "
@@ -66,7 +66,9 @@ def _life(facts: dict[str, Any]) -> str:
             return str(life)
 
 
-def _backlog(log: dict[str, int]) -> str:
+def _backlog(log: dict[str, Any]) -> str:
+    if log["trouble"]:
+        return str(log["trouble"])
     if not log["files"]:
         return "nothing to replay"
     size = show_size(log["size_bytes"])

@@ -102,7 +102,16 @@ def _json_lines(source: IO[bytes], name: str) -> Iterator[Any]:
 def _csv(source: IO[bytes], name: str) -> Iterator[Any]:
     csv.field_size_limit(2**31 - 1)  # the values of a database are larger than those of a spreadsheet
     try:
-        yield from csv.DictReader(_lines(source, name), strict=True)
+        records = (row for row in csv.reader(_lines(source, name), strict=True) if row)
+        header = next(records, [])
+        for number, row in enumerate(records, 1):
+            if len(row) != len(header):
+                # A row that was cut off has no value, which would delete its key. One with a comma too many has half of it.
+                raise InvalidError(
+                    f"record {number} of {name} has {len(row)} fields, and the header has {len(header)}; quote values with "
+                    "commas in them. No record after it was read"
+                )
+            yield dict(zip(header, row, strict=True))
     except csv.Error as error:
         raise InvalidError(f"{name} is not CSV: {error}") from None
 

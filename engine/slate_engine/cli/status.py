@@ -159,14 +159,17 @@ async def _facts(files: DatabaseFiles, manifest_id: int, manifest: Manifest, pri
     }
 
 
-async def _stored(files: DatabaseFiles, manifest: Manifest) -> tuple[dict[str, int], dict[str, int]]:
+async def _stored(files: DatabaseFiles, manifest: Manifest) -> tuple[dict[str, int], dict[str, Any]]:
     """All objects of the database, and those of its log that a writer would have to replay."""
+    from slate_engine.state.tombstone import life_of
+
     # By folder: at the root of a store there may be other databases beside this one.
     paths, log_folder = files.paths, files.paths.wal_directory + "/"
     folders = (paths.manifest, paths.compactions, paths.compacted_directory, paths.under("gc"))
-    listings = [(files.store, folder + "/") for folder in folders] + [(files.wal_store or files.store, log_folder)]
+    listings = [(files.store, folder + "/") for folder in folders] + [(files.log_store, log_folder)]
     stored = {"objects": 0, "size_bytes": 0}
-    log = {"replay_after_wal_id": manifest.replay_after_wal_id, "files": 0, "size_bytes": 0}
+    log: dict[str, Any] = {"replay_after_wal_id": manifest.replay_after_wal_id, "files": 0, "size_bytes": 0}
+    missing = set(manifest.needed_wal_ids)
     for store, under in listings:
         async for page in store.list(under):
             for meta in page:
@@ -176,6 +179,8 @@ async def _stored(files: DatabaseFiles, manifest: Manifest) -> tuple[dict[str, i
                 if meta.key.startswith(log_folder) and stem.isdecimal() and int(stem) > manifest.replay_after_wal_id:
                     log["files"] += 1
                     log["size_bytes"] += meta.size
+                    missing.discard(int(stem))
+    log["trouble"] = await files.log_trouble(manifest) if missing and life_of(manifest) == "alive" else None
     return stored, log
 
 

@@ -25,6 +25,7 @@ from slate_engine.format.wal import read_wal
 from slate_engine.lsm.order import is_sorted_by_version
 from slate_engine.lsm.paths import Paths
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import truncated
 from slate_engine.state.compactions_read import decode_compactions
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.manifest_read import decode_manifest
@@ -89,8 +90,13 @@ async def verify(files: DatabaseFiles, *, quick: bool, progress: Progress) -> Ve
     missing |= {files.paths.wal(id) for id in needed.wal_ids} - present
     if missing:
         still = await needed_objects(files)
-        keys = set(still.ssts) | {files.paths.wal(id) for id in still.wal_ids}
-        result.findings += [f"{key} is missing, and a state of the database needs it" for key in sorted(missing & keys)]
+        lost = [id for id in sorted(still.wal_ids) if files.paths.wal(id) in missing]
+        if lost and len(lost) == len(still.wal_ids):
+            # Not file by file: all of them have one cause.
+            result.findings.append((await truncated(files.log_store, files.paths, lost[0], lost)).message)
+            lost = []
+        keys = missing & (set(still.ssts) | {files.paths.wal(id) for id in lost})
+        result.findings += [f"{key} is missing, and a state of the database needs it" for key in sorted(keys)]
     result.findings += needed.findings
     return result
 
@@ -110,7 +116,7 @@ async def needed_objects(files: DatabaseFiles) -> Needed:
     wal_ids: set[int] = set()
     known = Ids.of([])
     for manifest in states:
-        wal_ids |= set(range(manifest.replay_after_wal_id + 1, manifest.wal_id_last_seen + 1))
+        wal_ids |= set(manifest.needed_wal_ids)
         # A thousand checkpoints of a large database show mostly the same SSTs.
         new = np.flatnonzero(known.find(manifest.ssts.id) < 0)
         for row in new.tolist():

@@ -134,6 +134,22 @@ class Ids:
     def take(self, rows: I64 | slice) -> Ids:
         return Ids(self.high[rows], self.low[rows])
 
+    def renewed(self, chance: Chance) -> Ids:
+        """An id of the same millisecond for each of these ULIDs, with new random bits."""
+        drawn = np.frombuffer(chance.random_bytes(10 * len(self)), np.uint8).reshape(len(self), 10)
+        random_high = drawn[:, :2].copy().view(">u2")[:, 0].astype(np.uint64)
+        random_low = drawn[:, 2:].copy().view(">u8")[:, 0].astype(np.uint64)
+        return Ids(self.high & ~np.uint64(0xFFFF) | random_high, random_low)
+
+    def first_places(self) -> I64:
+        """For each row, the first row that has its id: its own unless the id is a repeat."""
+        order = np.lexsort((self.low, self.high))
+        starts = self.take(order).distinct()
+        first = np.empty(len(self), np.int64)
+        # The sort is stable, so the first row of an id comes first in its group.
+        first[order] = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
+        return first
+
     def equal(self, other: Ids) -> npt.NDArray[np.bool_]:
         same: npt.NDArray[np.bool_] = (self.high == other.high) & (self.low == other.low)
         return same

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slate_engine.admin.parents import neighbour, newest_or_none, release_parents
-from slate_engine.errors import Error
+from slate_engine.errors import DatabaseDeleted, Error
 from slate_engine.gc.compacted import Cutoff, unseen_ssts
-from slate_engine.gc.destroyed import collect_destroyed
+from slate_engine.gc.destroyed import collect_destroyed, delete_lone_boundaries
 from slate_engine.gc.inventory import Inventory
 from slate_engine.gc.leftovers import Leftovers
 from slate_engine.gc.numbered import number_of, old_versions
@@ -76,7 +76,7 @@ class Collector:
         self._options = options or GcOptions()
         self._deleted = deleted
         self._runtime = files.runtime
-        self._wal_store = files.wal_store or files.store
+        self._wal_store = files.log_store
         self._books = CompactionsStore.open(files.store, files.paths.root, files.runtime)
         # A reader of its own, lest the manifests of checkpoints push the newest one out of memory.
         self._states = States(ManifestStore.open(files.store, files.paths.root, files.runtime))
@@ -98,6 +98,8 @@ class Collector:
         path = self._files.path
         book, newest = await self._book_and_manifest(kinds)
         if newest is None:
+            if Kind.DESTROYED in kinds and (task := self._options.destroyed) is not None and not task.dry_run:
+                await delete_lone_boundaries(self._files)
             return Report(path, gone=True)
         reports: list[KindReport] = []
         waiting = None
@@ -119,15 +121,16 @@ class Collector:
     ) -> tuple[Versioned[Compactions] | None, Versioned[Manifest] | None]:
         """In this order: see :mod:`slate_engine.gc.compacted`."""
         wanted = Kind.COMPACTED in kinds or Kind.COMPACTIONS in kinds
-        book = await newest_or_none(self._books) if wanted else None
+        book = None
         try:
+            book = await newest_or_none(self._books) if wanted else None
             return book, await newest_or_none(self._files.manifests)
-        except BoundaryLost:
+        except (BoundaryLost, DatabaseDeleted) as loss:
             # A loss, unless somebody has begun to delete all of it, and died before he came to the manifests; or has come
             # to the end, and what is there now was on its way until then.
             newest = await newest_or_none(neighbour(self._files, self._files.path).manifests)
-            if newest is None:
-                return book, None  # he has come to the end since
+            if newest is None or (isinstance(loss, DatabaseDeleted) and Tombstone.of(newest.value) is None):
+                return book, None  # the deletion has ended since, or there is another database by now
             if Tombstone.of(newest.value) is None:
                 raise
             return book, newest

@@ -9,7 +9,7 @@ from slate_engine.admin.destroying import destroy_hard, listed, read_time, write
 from slate_engine.gc.options import Kind, Task
 from slate_engine.gc.report import Deleted, Garbage, KindReport
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.state.destroy import BeingUndeleted, BroughtBack, InvalidDeletion, active_checkpoints
+from slate_engine.state.destroy import RETURN_S, BeingUndeleted, BroughtBack, InvalidDeletion, active_checkpoints
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import Tombstone, show_second
 
@@ -70,3 +70,20 @@ async def _judge(files: DatabaseFiles, newest: Manifest, task: Task) -> tuple[st
         None,
         f"the database was destroyed at {show_second(since)}, and its grace is over since {show_second(int(until))}",
     )
+
+
+async def delete_lone_boundaries(files: DatabaseFiles) -> None:
+    """Delete boundaries that are all there is of a database. A collector's request to advance one may arrive when the
+    database is gone, and the next database at this path could not be opened. What is young may belong to a deletion that is
+    still under way, or be the first object of a new database."""
+    paths, before_ms = files.paths, files.runtime.now_ms() - 1000 * RETURN_S
+    boundaries = {paths.boundary("manifest"), paths.boundary("compactions")}
+    found = [meta async for page in files.store.list(paths.under("gc/")) for meta in page]
+    if not found or any(meta.key not in boundaries or meta.last_modified_ms >= before_ms for meta in found):
+        return
+    folders = [(files.store, folder) for folder in (paths.manifest, paths.compactions, paths.compacted_directory)]
+    for store, folder in [*folders, (files.log_store, paths.wal_directory)]:
+        async for page in store.list(f"{folder}/"):
+            if page:
+                return
+    await files.store.delete([meta.key for meta in found])

@@ -19,10 +19,11 @@ from slate_engine.errors import Fenced, InvalidError
 from slate_engine.format.wal import FENCE
 from slate_engine.lsm.parallelism import read_window, widen_window
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import wal_ids
+from slate_engine.lsm.replay import truncated, wal_ids
 from slate_engine.lsm.segments import check_extractor
 from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.runtime import Moment
 from slate_engine.state.checkpoints import check_usable
 from slate_engine.state.epochs import claim_writer
 from slate_engine.state.manifest import Manifest
@@ -37,6 +38,8 @@ class Claim:
     manifest_id: int
     manifest: Manifest
     wal_ids: range
+    looked: Moment
+    """When the look at the manifest began that found it to be ours."""
 
     @property
     def next_wal_id(self) -> int:
@@ -45,20 +48,23 @@ class Claim:
 
 async def claim_database(files: DatabaseFiles, options: WriterOptions) -> Claim:
     """Fence all older writers off."""
+    name = options.extractor.name() if options.extractor else None
+    standing = await files.manifests.create_first(Manifest(segment_extractor_name=name))
+    # Before anybody is fenced: a process that cannot replay the log must not stop a writer that can.
+    check_usable(standing.value)
+    await files.check_log(standing.value)
     tenure = Tenure(files, await _claim_epoch(files, options))
     fence = await fence_log(tenure)
     if options.max_parallel_writes > 1:
         await widen_window(files, options.max_parallel_writes)
     # Looked at last: a successor that is not there yet will find the window as wide as we may use it.
+    looked = Moment(files.runtime)
     found = await files.manifests.read_latest()
     _check_epoch(found.value, tenure.epoch)
-    return Claim(tenure, found.id, found.value, range(found.value.replay_after_wal_id + 1, fence + 1))
+    return Claim(tenure, found.id, found.value, range(found.value.replay_after_wal_id + 1, fence + 1), looked)
 
 
 async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
-    name = options.extractor.name() if options.extractor else None
-    await files.manifests.create_first(Manifest(segment_extractor_name=name))
-
     def claim(old: Manifest) -> Manifest:
         check_usable(old)
         check_extractor(old, options.extractor)
@@ -70,9 +76,10 @@ async def _claim_epoch(files: DatabaseFiles, options: WriterOptions) -> int:
 async def fence_log(tenure: Tenure) -> int:
     """Put as many empty files in a row behind the log as a predecessor could have under way; the last one's id."""
     files, epoch = tenure.files, tenure.epoch
-    store = files.wal_store or files.store
+    store = files.log_store
     window = await read_window(files)
-    replay_after = (await files.manifests.read_latest()).value.replay_after_wal_id
+    manifest = (await files.manifests.read_latest()).value
+    replay_after, needed = manifest.replay_after_wal_id, manifest.needed_wal_ids
     present = set(await wal_ids(store, files.paths, replay_after))
     # Only now: what we have seen of the log is not that of a newer writer, whose next file we would take for a free place.
     _check_epoch((await files.manifests.read_latest()).value, epoch)
@@ -81,6 +88,9 @@ async def fence_log(tenure: Tenure) -> int:
     while in_a_row < window:
         if next_id in present:
             in_a_row = 0
+        elif next_id in needed:
+            # An empty file here would turn a gap into a log without the rows that are missing.
+            raise await truncated(store, files.paths, next_id, needed)
         else:
             if any(id > next_id + window for id in present):
                 raise InvalidError(
@@ -96,6 +106,27 @@ async def fence_log(tenure: Tenure) -> int:
                 _check_author(await tenure.author_of(next_id), next_id, epoch)
         next_id += 1
     return next_id - 1
+
+
+async def close_log(tenure: Tenure) -> list[int]:
+    """Put empty files behind the last file of the log, as many in a row as a writer could have under way, even if files are
+    missing before them: for a log that is never read again. Gives their ids, also if this epoch has closed it before."""
+    files = tenure.files
+    store = files.log_store
+    window = await read_window(files)
+    present = await wal_ids(store, files.paths, 0)
+    last = max(present, default=0)
+    if last and await tenure.author_of(last) == tenure.epoch:
+        return [id for id in present if id > last - window]
+    closed: list[int] = []
+    while len(closed) < window:
+        last += 1
+        try:
+            await store.put(files.paths.wal(last), FENCE, tenure.create)
+            closed.append(last)
+        except Conflict:
+            closed = []
+    return closed
 
 
 def _check_author(author: int | None, wal_id: int, epoch: int) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from slate_engine.errors import ClosedError, CloseReason, Error
+from slate_engine.errors import ClosedError, CloseReason, DatabaseDeleted, Error
 from slate_engine.format.ids import Ulid
 from slate_engine.format.sst_build import Chunk, SstBuilder, SstOptions
 from slate_engine.format.sst_meta import SstInfo
@@ -75,11 +75,16 @@ class Flusher:
         self.outage = Outage(files.runtime, "flushing a memtable")
         self.memtables_flushed = 0
         self.bytes_flushed = 0
+        self._under_way: list[str] = []
+        """What the present flush has stored, or may have."""
         share_arenas()
         self._task = asyncio.ensure_future(self._run())
 
-    def stop(self) -> None:
-        self._task.cancel()
+    def stop(self, error: Error | None = None) -> None:
+        # An upload that is cancelled may still be carried out. Where the database was deleted it is waited for instead, and
+        # what it stored is deleted.
+        if not (self._under_way and isinstance(error, DatabaseDeleted)):
+            self._task.cancel()
 
     async def close(self) -> None:
         self.stop()
@@ -105,10 +110,15 @@ class Flusher:
         owner = self._owner
         min_seq = owner.retained_seq(min(owner.durable_seq, frozen.memtable.last_seq))
         built = await self._runtime.run(_build, frozen.memtable, min_seq, owner.segments, self._options.sst)
-        stored = await self.outage.outlast(lambda: self._upload(built))
-        committed = await self.outage.outlast(
-            lambda: self._files.manifests.update(lambda old: self._added(old, frozen, stored))
-        )
+        try:
+            stored = await self.outage.outlast(lambda: self._upload(built))
+            committed = await self.outage.outlast(
+                lambda: self._files.manifests.update(lambda old: self._added(old, frozen, stored))
+            )
+        except DatabaseDeleted:
+            await self._files.store.delete(self._under_way)
+            raise
+        self._under_way = []
         self.memtables_flushed += 1
         size = sum(len(sst.data) for sst in built)
         self.bytes_flushed += size
@@ -121,7 +131,8 @@ class Flusher:
         watermark = newest.value.trees.newest_l0_ms or 0
         handles = [SstHandle(Ulid.new(self._runtime, watermark), sst.info, sst.version) for sst in built]
         for handle, sst in zip(handles, built, strict=True):
-            await self._files.store.put(self._files.paths.compacted(handle.id), sst.data)
+            self._under_way.append(key := self._files.paths.compacted(handle.id))
+            await self._files.store.put(key, sst.data)
         return [(sst.prefix, handle) for handle, sst in zip(handles, built, strict=True)]
 
     def _added(self, old: Manifest, frozen: FrozenMemtable, stored: list[tuple[bytes, SstHandle]]) -> Manifest:

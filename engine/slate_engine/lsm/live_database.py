@@ -24,7 +24,9 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.transactions import Transaction, Transactions
 from slate_engine.lsm.visible import MergeOperator
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.runtime import Moment
 from slate_engine.state.commit import Versioned
+from slate_engine.state.destroy import LINGER
 from slate_engine.state.manifest import Manifest
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class LiveDatabase(ABC):
         self._changed = Signal()
         self._error: ClosedError | None = None
         self._latest: tuple[LiveState, Snapshot] | None = None
+        self._looked = claim.looked
         self.state = LiveState.of(claim.manifest_id, claim.manifest, files.tables)
         self._poller = asyncio.ensure_future(self._poll())
 
@@ -131,9 +134,16 @@ class LiveDatabase(ABC):
 
     async def refresh(self) -> None:
         """Look at the newest manifest now."""
+        began = Moment(self._runtime)
         newest = await self._files.manifests.read_latest()
         self.check_epoch(newest.value)
+        self._looked = began
         self.adopt(newest.id, newest.value)
+
+    def is_current(self) -> bool:
+        """Whether the last look at the manifest is recent enough to acknowledge a write: see
+        :data:`~slate_engine.state.destroy.LINGER`."""
+        return self._looked.age() < LINGER
 
     def observe(self, found: Versioned[Manifest]) -> None:
         """Somebody in this process has read or written a manifest: there is no need to wait until it is polled."""

@@ -9,22 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from copy import copy
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_engine.errors import ClosedError, CloseReason, DataError, Error, InternalError, InvalidError
+from slate_engine.errors import (
+    ClosedError,
+    CloseReason,
+    DatabaseDeleted,
+    DataError,
+    Error,
+    InternalError,
+    InvalidError,
+)
 from slate_engine.format.filters import PrefixExtractor
 from slate_engine.lsm.leases import Lease, Leases
 from slate_engine.lsm.levels import Levels
 from slate_engine.lsm.loops import Loop
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import wal_frontier
+from slate_engine.lsm.replay import WalTruncated, truncated, wal_frontier
 from slate_engine.lsm.segments import Segments, check_extractor
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.wal_tail import WalTail, follow
 from slate_engine.state.checkpoints import CheckpointMissing, check_usable
 from slate_engine.state.commit import Versioned
 from slate_engine.state.manifest import Manifest
+from slate_engine.state.tombstone import check_not_deleted
 from slate_engine.store.protocol import NotFound
 
 log = logging.getLogger(__name__)
@@ -64,7 +74,8 @@ class ReaderState:
 
 
 class Reader:
-    """Made by :meth:`latest`, :meth:`managed` or :meth:`at_checkpoint`; ends by :meth:`close`."""
+    """Made by :meth:`latest`, :meth:`managed` or :meth:`at_checkpoint`; ends by :meth:`close`, or when the database is
+    deleted."""
 
     def __init__(self, files: DatabaseFiles, options: ReaderOptions, leases: Leases | None = None) -> None:
         self.loop = asyncio.get_running_loop()
@@ -76,6 +87,9 @@ class Reader:
         self._poller: asyncio.Task[None] | None = None
         self.trouble: Error | None = None
         """Why the last look for a newer state failed, if it did."""
+        self.lost: WalTruncated | None = None
+        """The file of the log that is missing, if one is. Then reads are refused: what the reader has is not the newest, and
+        how much is missing is not known."""
         self._looked_at = self._runtime.monotonic()
         self.error: ClosedError | None = None
         self.state: ReaderState
@@ -85,7 +99,7 @@ class Reader:
         """Follow the newest state and write nothing. Garbage collection does not know of this reader: its settings must
         leave SSTs alone for longer than a read takes."""
         reader = cls(files, options)
-        newest, tail = await reader._caught_up(reader._empty_tail((await reader._newest()).value))
+        newest, tail = await reader._from_the_beginning()
         reader.state = reader._shown(newest, None, tail)
         reader._poller = asyncio.ensure_future(reader._poll())
         return reader
@@ -95,7 +109,7 @@ class Reader:
         """Follow the newest state, and keep it by checkpoints."""
         _check_lifetime(options)
         reader = cls(files, options, Leases(files.manifests, files.runtime, options.checkpoint_lifetime))
-        newest, tail = await reader._caught_up(reader._empty_tail((await reader._newest()).value))
+        newest, tail = await reader._from_the_beginning()
         reader.state = await reader._established(newest, tail)
         reader._poller = asyncio.ensure_future(reader._poll())
         return reader
@@ -131,6 +145,8 @@ class Reader:
     def snapshot(self) -> LeasedSnapshot:
         """What the reader shows now; hold on to it while reading."""
         self.check_open()
+        if self.lost is not None:
+            raise copy(self.lost)
         return self.state.snapshot
 
     @property
@@ -172,13 +188,24 @@ class Reader:
         if self._poller is not None:
             async with self._one_at_a_time:
                 began = self._runtime.monotonic()
-                await self._refresh()
-                self._looked_at = began
+                try:
+                    await self._refresh()
+                except WalTruncated as lost:
+                    self.lost = lost
+                    raise
+                except DatabaseDeleted as deleted:
+                    self._end(deleted)
+                    raise
+                self._looked_at, self.lost = began, None
+
+    def _end(self, deleted: DatabaseDeleted) -> None:
+        log.error("the reader stops: %s", deleted.message)
+        self.error = deleted
 
     async def _poll(self) -> None:
         loop = Loop("following the writer", self._runtime)
         with loop.running():
-            while True:
+            while self.error is None:
                 await loop.sleep(max(self._options.poll_interval, SHORTEST_POLL))
                 await self._look()
 
@@ -188,6 +215,12 @@ class Reader:
             if self.trouble is not None:
                 log.info("the reader of %r follows its database again", self._files.path)
             self.trouble = None
+        except WalTruncated as lost:
+            if not isinstance(self.trouble, WalTruncated):
+                log.error("the reader of %r refuses reads until it can follow the log: %s", self._files.path, lost)
+            self.trouble = lost
+        except ClosedError as end:
+            self.trouble = end
         except Error as trouble:
             # Old data is better than none. Whether it is the store, or an object that is broken: the next poll tells.
             if self.trouble is None:
@@ -208,17 +241,22 @@ class Reader:
         if leases is not None:
             await leases.tend(newest.value)
 
-    async def _caught_up(self, tail: WalTail) -> tuple[Versioned[Manifest], WalTail]:
+    async def _from_the_beginning(self) -> tuple[Versioned[Manifest], WalTail]:
+        known = (await self._newest()).value
+        return await self._caught_up(self._empty_tail(known), known)
+
+    async def _caught_up(self, tail: WalTail, known: Manifest | None = None) -> tuple[Versioned[Manifest], WalTail]:
         """The newest manifest, and the log as far as it goes. The log is looked at first: after a look at the manifest,
-        files that are flushed and collected in between would look like its end, and what they held be missing."""
+        files that are flushed and collected in between would look like its end, and what they held be missing. ``known``
+        is a manifest that was read before."""
+        end = self._files.log_end(known)
         while True:
             if not self._options.skip_wal_replay:
                 tail = await follow(self._files, tail)
             newest = await self._newest()
-            was_the_end = newest.value.replay_after_wal_id <= tail.last_id
+            if self._options.skip_wal_replay or await end.is_at(tail.last_id, newest.value):
+                return newest, tail.above(newest.value)
             tail = tail.above(newest.value)
-            if was_the_end or self._options.skip_wal_replay:
-                return newest, tail
 
     async def _established(self, newest: Versioned[Manifest], tail: WalTail) -> ReaderState:
         """A state under a checkpoint of its own, which covers the log as far as it is written by now."""
@@ -226,15 +264,17 @@ class Reader:
         tail = tail.above(newest.value)
         last_wal_id = 0
         if not self._options.skip_wal_replay:
-            last_wal_id = await wal_frontier(
-                self._files.wal_store or self._files.store, self._files.paths, tail.last_id
-            )
+            last_wal_id = await wal_frontier(self._files.log_store, self._files.paths, tail.last_id)
         lease, committed = await self._leases.establish(last_wal_id)
         tending = asyncio.ensure_future(self._tend(self._leases))
         try:
-            return await self._state_of(committed, lease, tail)
+            state = await self._state_of(committed, lease, tail)
         finally:
             tending.cancel()
+        last, needed = state.tail.last_id, committed.value.needed_wal_ids
+        if not self._options.skip_wal_replay and last < committed.value.wal_id_last_seen:
+            raise await truncated(self._files.log_store, self._files.paths, last + 1, needed)
+        return state
 
     async def _tend(self, leases: Leases) -> None:
         """Reading the log may take longer than a checkpoint lives; nobody polls meanwhile."""
@@ -248,6 +288,7 @@ class Reader:
 
     async def _newest(self) -> Versioned[Manifest]:
         newest = await self._files.manifests.read_latest()
+        check_not_deleted(newest.value, self._files.path)
         check_usable(newest.value)
         check_extractor(newest.value, self._options.extractor)
         return newest

@@ -1,7 +1,7 @@
 """The part of a database that is only in its write-ahead log yet.
 
-WAL ids are contiguous above the manifest's ``replay_after_wal_id``. The first gap in a listing is the end: what lies behind
-it was not acknowledged in order, or is still being written.
+WAL ids are contiguous above the manifest's ``replay_after_wal_id``. The first gap in a listing that is above the manifest's
+``wal_id_last_seen`` is the end: what lies behind it was not acknowledged in order, or is still being written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INLINE_BYTES = 64 * 1024
 
 
 class WalTruncated(DataError):
-    """A file of the log is gone that the manifest says is still needed. A newer manifest may not need it any more."""
+    """A file of the log is missing that a manifest needs. A newer manifest may not need it any more."""
 
     def __init__(self, id: int, message: str) -> None:
         super().__init__(message)
@@ -99,6 +99,37 @@ async def wal_frontier(store: ObjectStore, paths: Paths, after: int) -> int:
     return last
 
 
+async def truncated(store: ObjectStore, paths: Paths, id: int, needed: Sequence[int]) -> WalTruncated:
+    """The error for a file that is missing among those that a state needs. It says which cause is likely, by what else is
+    there."""
+    first, last = needed[0], needed[-1]
+    found = await wal_ids(store, paths, first - 1)
+    if any(first <= each <= last for each in found):
+        cause = (
+            "Other files of these exist, so this one was lost or deleted. Restore the file, or go back to a checkpoint "
+            "that does not need it"
+        )
+    else:
+        cause = (
+            "None of these exists in this store, so the WAL is probably in another store. Give the URL of that store: "
+            "--wal-store or SLATE_WAL_STORE for commands, SLATE_STORE__WAL_URL for services, walUrl for Spark, "
+            "with_wal_object_store in Python. If the WAL was in this store, restore it, or go back to a checkpoint"
+        )
+    return WalTruncated(
+        id,
+        f"Data error: wal truncated at wal file {id}: {paths.wal(id)} is missing in {store.url}. The state needs the WAL "
+        f"files {first} to {last}. {cause}",
+    )
+
+
+async def check_present(store: ObjectStore, paths: Paths, needed: range) -> None:
+    """Raises :class:`WalTruncated` unless all of these files are there. Something has to keep them from the collector."""
+    if needed:
+        last = await wal_frontier(store, paths, needed.start - 1)
+        if last < needed[-1]:
+            raise await truncated(store, paths, last + 1, needed)
+
+
 async def read_file(store: ObjectStore, paths: Paths, id: int, runtime: Runtime) -> Rows | None:
     """The rows of one WAL file in commit order; None if there is no such file."""
     key = paths.wal(id)
@@ -132,11 +163,7 @@ async def replay_files(
     async def fetch(id: int) -> Rows:
         rows = await read_file(store, paths, id, runtime)
         if rows is None:
-            raise WalTruncated(
-                id,
-                f"Data error: wal truncated at wal file {id}: it was there and is gone, with all that was written to it. "
-                "Restore the file, or go back to a checkpoint; if a collector took it while this was reading, read again",
-            )
+            raise await truncated(store, paths, id, ids)
         return newer_than(rows, after_seq)
 
     pending: deque[asyncio.Task[Rows]] = deque()
@@ -153,6 +180,8 @@ async def replay_files(
     finally:
         for task in pending:
             task.cancel()
+        # Several may have failed for the same reason, which the first has told.
+        await asyncio.gather(*pending, return_exceptions=True)
 
 
 def newer_than(rows: Rows, seq: int) -> Rows:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from slate_engine.errors import Error, Fenced
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.manifest import Manifest
+from slate_engine.state.tombstone import Destroyed, Tombstone, check_not_deleted
 from slate_engine.store.protocol import Create, NotFound
 
 WRITER_EPOCH = "writer_epoch"
@@ -30,13 +31,14 @@ class Tenure:
         return Create(((WRITER_EPOCH, str(self.epoch)),))
 
     def check(self, manifest: Manifest) -> None:
-        """Raises :class:`Fenced` if ``manifest`` is of a newer writer."""
+        """Raises :class:`Fenced` if ``manifest`` is of a newer writer, ``DatabaseDeleted`` if the database is deleted."""
+        check_not_deleted(manifest, self.files.path)
         if manifest.writer_epoch > self.epoch:
             raise self._over(manifest, "")
 
     async def author_of(self, wal_id: int) -> int | None:
         """The epoch that wrote a WAL file; None if nothing tells."""
-        store = self.files.wal_store or self.files.store
+        store = self.files.log_store
         try:
             noted = dict((await store.head(self.files.paths.wal(wal_id))).attributes).get(WRITER_EPOCH, "")
         except NotFound:
@@ -46,6 +48,7 @@ class Tenure:
     async def taken(self, wal_id: int) -> Error:
         """Why a WAL id that was to be ours has a file of somebody else's."""
         manifest = (await self.files.manifests.read_latest()).value
+        check_not_deleted(manifest, self.files.path)
         author = await self.author_of(wal_id)
         signed = "" if author is None else f": WAL file {wal_id} was written by writer epoch {author}"
         if manifest.writer_epoch > self.epoch:
@@ -56,6 +59,9 @@ class Tenure:
         )
 
     def _over(self, manifest: Manifest, signed: str) -> Fenced:
+        tombstone = Tombstone.of(manifest)
+        if tombstone is not None:
+            return Fenced(str(Destroyed(tombstone, self.files.path)))
         return Fenced(
             f"writer epoch {manifest.writer_epoch} has taken over from this one ({self.epoch}){signed}; stop this process, "
             "or open the database again to take it back"

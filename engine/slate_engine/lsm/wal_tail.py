@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from slate_engine.errors import DataError
 from slate_engine.format.columns import Rows
 from slate_engine.lsm.order import take
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import FETCHES, WalTable, newer_than, read_file
+from slate_engine.lsm.replay import FETCHES, WalTable, newer_than, read_file, truncated
 from slate_engine.lsm.visible import merge_sources
 from slate_engine.state.manifest import Manifest
 
@@ -61,6 +60,7 @@ class WalTail:
 
 async def follow(files: DatabaseFiles, tail: WalTail, until: int | None = None) -> WalTail:
     """``tail`` with the files that come after it: up to ``until``, all of which must be there, or to the first gap."""
+    beginning = tail.last_id + 1
     at_once = 1 if until is None else FETCHES
     while until is None or tail.last_id < until:
         first = tail.last_id + 1
@@ -69,10 +69,7 @@ async def follow(files: DatabaseFiles, tail: WalTail, until: int | None = None) 
         for id, rows in zip(range(first, stop), fetched, strict=True):
             if rows is None:
                 if until is not None:
-                    raise DataError(
-                        f"Data error: wal truncated at wal file {id}: the state to be read reaches to file {until}; restore "
-                        "the file, or read another checkpoint"
-                    )
+                    raise await truncated(files.log_store, files.paths, id, range(beginning, until + 1))
                 return tail
             tail = tail.with_file(id, rows)
         # Whoever is far behind catches up in large steps; whoever is not asks for the next file only.
@@ -82,7 +79,7 @@ async def follow(files: DatabaseFiles, tail: WalTail, until: int | None = None) 
 
 async def read_wal_file(files: DatabaseFiles, id: int) -> Rows | None:
     """The rows of one WAL file in commit order; None if there is no such file."""
-    return await read_file(files.wal_store or files.store, files.paths, id, files.runtime)
+    return await read_file(files.log_store, files.paths, id, files.runtime)
 
 
 def _merged(newer: WalTable, older: WalTable) -> WalTable:

@@ -14,10 +14,11 @@ the original cannot, and refuses a log that it would have to read across one ("w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from slate_engine.errors import ClosedError, CloseReason, Error
+from slate_engine.errors import ClosedError, CloseReason, DatabaseDeleted, Error
 from slate_engine.format.columns import Rows
 from slate_engine.format.sst_meta import Codec
 from slate_engine.format.wal import build_wal_sst
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 INLINE_ROWS, INLINE_BYTES = 2000, 1 << 20
 """Fewer rows and bytes than this are encoded at once: handing them to a thread would take longer."""
+
+SETTLE_SECONDS = 10.0
+"""A close without a flush waits so long for files that are under way."""
 
 
 class WalFile:
@@ -59,7 +63,10 @@ class WalFile:
 
 class WalWriter:
     """Writes the WAL from ``next_id`` on, and signs it. ``advanced`` is called when rows have become durable, ``failed``
-    when nothing more can be written: an id turned out to be taken."""
+    when nothing more can be written: an id turned out to be taken.
+
+    A file that is stored proves nothing where the database was deleted, and its fences with it. So nothing is stored or
+    acknowledged unless ``is_current`` says that a look at the manifest was recent enough; if not, ``look`` comes first."""
 
     def __init__(
         self,
@@ -70,9 +77,11 @@ class WalWriter:
         durable_seq: int,
         advanced: Callable[[], None],
         failed: Callable[[Error], None],
+        is_current: Callable[[], bool],
+        look: Callable[[], Awaitable[None]],
     ) -> None:
         self._tenure = tenure
-        self._store = tenure.files.wal_store or tenure.files.store
+        self._store = tenure.files.log_store
         self._paths = tenure.files.paths
         self._runtime = tenure.files.runtime
         self._next_id = next_id
@@ -81,6 +90,9 @@ class WalWriter:
         self._codec = options.sst.codec
         self._advanced = advanced
         self._failed = failed
+        self._is_current = is_current
+        self._look = look
+        self._looking = asyncio.Lock()
         self._max_parallel = options.max_parallel_writes
         self._current: WalFile | None = None
         self._under_way: dict[int, WalFile] = {}
@@ -88,6 +100,7 @@ class WalWriter:
         self._wake = asyncio.Event()
         self._moved = asyncio.Event()
         self._closing = False
+        self._held_up: set[int] = set()
         self._error: Error | None = None
         self.outage = Outage(self._runtime, "writing the log")
         self._loop = Loop("writing the log", self._runtime)
@@ -144,11 +157,22 @@ class WalWriter:
         current = [] if self._current is None else [self._current]
         return [*self._under_way.values(), *self._stored_ahead.values(), *current]
 
+    async def settle(self) -> None:
+        """Begin no further file, and wait for those under way. Then it is known which rows are durable. A file that the
+        store has refused once, or that takes longer than ``SETTLE_SECONDS``, is not waited for."""
+        self._closing = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while self._error is None and self._under_way.keys() - self._held_up:
+                    self._moved.clear()
+                    await self._moved.wait()
+
     async def close(self) -> None:
         """Stop. What is not stored by now never will be; call :meth:`flush` before."""
         self._closing = True
         self._wake.set()
-        self._task.cancel()
+        if not isinstance(self._error, DatabaseDeleted):
+            self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
     def fail(self, error: Error) -> None:
@@ -157,27 +181,31 @@ class WalWriter:
             self._error = error
             for file in self._waiting:
                 file.fail(error)
+            self._moved.set()
             self._task.cancel()
 
     async def _run(self) -> None:
-        writes: set[asyncio.Task[None]] = set()
+        writes: dict[asyncio.Task[None], None] = {}  # in order, so that a run can be repeated
         try:
             with self._loop.running():
                 while True:
                     await self._until_due()
                     await self._until_in_window()
                     file = self._current
-                    if file is None:
+                    if file is None or self._closing:
                         continue
                     self._current = None
                     id, self._next_id = self._next_id, self._next_id + 1
                     self._under_way[id] = file
                     write = asyncio.ensure_future(self._write(id, file))
-                    writes.add(write)
-                    write.add_done_callback(writes.discard)
+                    writes[write] = None
+                    write.add_done_callback(writes.pop)
         except Exception as defect:
             self._break_down(defect)
         finally:
+            if isinstance(self._error, DatabaseDeleted):
+                # Each takes back what it has stored. A request that is cancelled may still be carried out, so none is.
+                await asyncio.gather(*writes, return_exceptions=True)
             for write in writes:
                 write.cancel()
 
@@ -188,7 +216,7 @@ class WalWriter:
     async def _until_due(self) -> None:
         while True:
             self._wake.clear()
-            file = self._current
+            file = None if self._closing else self._current
             wait: float | None = None
             if file is not None:
                 if file.wanted or file.bytes >= self._max_bytes:
@@ -212,26 +240,55 @@ class WalWriter:
     async def _write(self, id: int, file: WalFile) -> None:
         with self._loop.running():
             try:
-                await self._store_file(id, file)
+                data = await self._encode(file)
+                file.rows = []
+                await self._until_current(id)
+                try:
+                    await self._store_file(id, data)
+                    await self._acknowledge(id, file)
+                except DatabaseDeleted:
+                    await self._take_back(id, data)
+                    raise
             except Error as error:
                 self._failed(error)
             except Exception as defect:
                 self._break_down(defect)
-            else:
-                self._note_stored(id, file)
 
-    async def _store_file(self, id: int, file: WalFile) -> None:
+    async def _until_current(self, id: int) -> None:
+        """Look at the manifest for the file ``id``, unless that was done a moment ago."""
+
+        async def look() -> None:
+            try:
+                await self._look()
+            except Error:
+                self._hold_up(id)
+                raise
+
+        while not self._is_current():
+            async with self._looking:
+                if not self._is_current():
+                    await self.outage.outlast(look)
+
+    def _hold_up(self, id: int) -> None:
+        """The store has refused something that this file needs: a writer that closes does not wait for it."""
+        self._held_up.add(id)
+        self._moved.set()
+
+    async def _store_file(self, id: int, data: bytes) -> None:
         key = self._paths.wal(id)
-        data = await self._encode(file)
-        file.rows = []
         unsure = False
 
         async def put() -> None:
             nonlocal unsure
+            if isinstance(self._error, DatabaseDeleted):
+                raise self._error
             try:
                 await self._store.put(key, data, self._tenure.create)
-            except StoreUnavailable as trouble:
-                unsure = unsure or trouble.unknown_outcome
+            except Conflict:
+                raise
+            except Error as trouble:
+                unsure = unsure or (isinstance(trouble, StoreUnavailable) and trouble.unknown_outcome)
+                self._hold_up(id)
                 raise
 
         try:
@@ -244,6 +301,12 @@ class WalWriter:
         self.files_stored += 1
         self.bytes_stored += len(data)
 
+    async def _take_back(self, id: int, data: bytes) -> None:
+        """Where the database was, nothing of it may appear again."""
+        key = self._paths.wal(id)
+        if await self._holds(key, data):
+            await self._store.delete([key])
+
     async def _holds(self, key: str, data: bytes) -> bool:
         try:
             return bytes((await self._store.get(key)).data) == data
@@ -255,8 +318,14 @@ class WalWriter:
             return _encode(file.rows, self._codec)
         return await self._runtime.run(_encode, file.rows, self._codec)
 
-    def _note_stored(self, id: int, file: WalFile) -> None:
+    async def _acknowledge(self, id: int, file: WalFile) -> None:
+        """This file, and those behind it that are stored already, if all before it are."""
+        await self._until_current(id)
+        # From here on nothing is awaited, so that what was just proved still holds when the rows are acknowledged.
+        if self._error is not None:
+            raise self._error
         del self._under_way[id]
+        self._held_up.discard(id)
         self._stored_ahead[id] = file
         while (done := self._stored_ahead.pop(self.last_stored_id + 1, None)) is not None:
             self.last_stored_id += 1

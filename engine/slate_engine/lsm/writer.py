@@ -9,10 +9,12 @@ rows into the memtable, rows into the WAL. Everything slow happens beside it: th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
-from slate_engine.errors import ClosedError, CloseReason, InvalidError, UnavailableError
+from slate_engine.errors import ClosedError, CloseReason, Fenced, InvalidError, UnavailableError
 from slate_engine.format.columns import Rows
 from slate_engine.lsm.commit import Change, commit_rows
 from slate_engine.lsm.committed import Commit
@@ -31,8 +33,13 @@ from slate_engine.lsm.visible import MAX_SEQ
 from slate_engine.lsm.wal_writer import WalFile, WalWriter
 from slate_engine.lsm.writer_options import WriterOptions
 
+log = logging.getLogger(__name__)
+
 TURN_BYTES = 256 << 10
 """After so much has been written, everybody else in the event loop has a turn."""
+
+CANCELLED_SECONDS = 2.0
+"""What a close that was cancelled may still take: a service that drains has no time left then."""
 
 
 class Writer(LiveDatabase):
@@ -44,6 +51,7 @@ class Writer(LiveDatabase):
         self._tick = claim.manifest.last_l0_clock_tick
         self._segments = Segments(options.extractor, (segment.prefix for segment in claim.manifest.segments))
         self._replaying = False
+        self._replayed_seq, self._replayed_id = 0, claim.next_wal_id - 1
         self._bytes_written = self._turn_began = 0
         self._waits_for_room = 0
         self._wal: WalWriter | None = None
@@ -55,6 +63,8 @@ class Writer(LiveDatabase):
                 durable_seq=self._last_seq,
                 advanced=self._wal_advanced,
                 failed=self.stop,
+                is_current=self.is_current,
+                look=self.refresh,
             )
         self._flusher = Flusher(self, files, options)
 
@@ -198,7 +208,7 @@ class Writer(LiveDatabase):
 
     @property
     def durable_seq(self) -> int:
-        return max(self._flushed_seq, self._wal.durable_seq if self._wal is not None else 0)
+        return max(self._flushed_seq, self._wal.durable_seq if self._wal is not None else self._replayed_seq)
 
     @property
     def trouble(self) -> UnavailableError | None:
@@ -207,7 +217,8 @@ class Writer(LiveDatabase):
 
     @property
     def last_wal_id(self) -> int:
-        return self._wal.last_stored_id if self._wal is not None else self.state.manifest.wal_id_last_seen
+        """Up to this one all files of the log are stored."""
+        return self._wal.last_stored_id if self._wal is not None else self._replayed_id
 
     def wal_wanted(self, file: WalFile) -> None:
         if self._wal is not None:
@@ -248,9 +259,10 @@ class Writer(LiveDatabase):
         """What the WAL held goes back into memory, and on to L0 if it is much, file by file: to open a database takes no
         more memory than to write it."""
         files = self._files
-        store = files.wal_store or files.store
         self._replaying = True
-        async with aclosing(replay_files(store, files.paths, wal_ids, self._last_seq, self._runtime)) as replayed:
+        async with aclosing(
+            replay_files(files.log_store, files.paths, wal_ids, self._last_seq, self._runtime)
+        ) as replayed:
             async for rows in replayed:
                 if not len(rows):
                     continue
@@ -274,11 +286,12 @@ class Writer(LiveDatabase):
             start = self.state.active.take_commits(rows, start, self._options.l0_sst_size_bytes)
         self._last_seq = max(self._last_seq, int(rows.seq.max()))
         self._tick = max(self._tick, int(rows.create_ts.max()))
+        self._replayed_seq = self._last_seq
         if self._wal is not None:
             self._wal.durable_seq = self._last_seq
 
     async def close(self, *, flush_memtable: bool = False, flush_wal: bool = True) -> None:
-        """Make durable what was committed, and stop."""
+        """Make durable what was committed, and stop. Without a flush, what is not durable yet is lost."""
         self.check_open()
         try:
             if flush_memtable:
@@ -286,14 +299,40 @@ class Writer(LiveDatabase):
             elif flush_wal:
                 await self.flush_wal()
         finally:
-            self.stop(ClosedError("Closed error: db is closed", CloseReason.CLEAN))
-            await self._flusher.close()
-            if self._wal is not None:
-                await self._wal.close()
-            await asyncio.gather(self._poller, return_exceptions=True)
+            try:
+                await self._record_log_end()
+            finally:
+                self.stop(ClosedError("Closed error: db is closed", CloseReason.CLEAN))
+                await self._flusher.close()
+                if self._wal is not None:
+                    await self._wal.close()
+                await asyncio.gather(self._poller, return_exceptions=True)
+
+    async def _record_log_end(self) -> None:
+        """Have the manifest say how far the log goes, if the log alone holds some of the rows. A checkpoint that is made
+        from outside holds the log up to there, and no further. A writer that failed or was fenced records nothing: the next
+        writer finds the end."""
+        closing = asyncio.current_task()
+        cancelled = closing is not None and closing.cancelling() > 0
+        if self._wal is not None and not cancelled:
+            await self._wal.settle()
+        last = self.last_wal_id
+        if self._error is not None or self.durable_seq <= self._flushed_seq:
+            return
+        if self.state.manifest.wal_id_last_seen >= last:
+            return
+        try:
+            async with asyncio.timeout(CANCELLED_SECONDS if cancelled else None):
+                await self.update_manifest(
+                    lambda old: old if old.wal_id_last_seen >= last else replace(old, wal_id_last_seen=last)
+                )
+        except Fenced as fenced:
+            self.stop(fenced)
+        except TimeoutError:
+            log.warning("the writer closes without recording that its log ends with file %d: no time is left", last)
 
     def _halt(self, error: ClosedError) -> None:
-        self._flusher.stop()
+        self._flusher.stop(error)
         if self._wal is not None:
             self._wal.fail(error)
 

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 
 from prometheus_client import REGISTRY
 
-from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
+from slate_engine.errors import ClosedError, CloseReason, DatabaseDeleted, Error, InvalidError, UnavailableError
 from slate_engine.lsm.loops import Loop
 from slate_engine.runtime import SystemRuntime
 from slate_engine.server.config import Config
@@ -69,7 +69,9 @@ async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> 
         if working.done():
             verdict = _verdict(role, working.exception())
             if verdict == FENCED and config.fenced_hold_seconds:
-                await _hold(role, health, stop, config.fenced_hold_seconds)
+                deleted = isinstance(working.exception(), DatabaseDeleted)
+                health.starting = "its database was deleted" if deleted else "it was replaced by a newer process"
+                await _hold(role, stop, config.fenced_hold_seconds)
             return verdict
         health.draining = True
         log.info("%s was told to end; it finishes what it has begun, for at most %g s", role.name, config.drain_seconds)
@@ -81,9 +83,8 @@ async def _live(role: Role, surroundings: Surroundings, stop: asyncio.Event) -> 
         await asyncio.gather(stopping, working, return_exceptions=True)
 
 
-async def _hold(role: Role, health: Health, stop: asyncio.Event, seconds: float) -> None:
+async def _hold(role: Role, stop: asyncio.Event, seconds: float) -> None:
     """Serve nobody, and stay: whoever runs this process may be about to remove it, and would start it again if it ended."""
-    health.starting = "it was replaced by a newer process"
     log.info("%s waits to be removed, for at most %g s", role.name, seconds)
     with contextlib.suppress(Error, TimeoutError):
         await role.drain(0)
@@ -137,6 +138,9 @@ def _verdict(role: Role, error: BaseException | None) -> int:
     if error is None:
         log.info("%s has ended", role.name)
         return CLEAN
+    if isinstance(error, DatabaseDeleted):
+        log.error("%s ends: %s", role.name, error.message)
+        return FENCED
     if isinstance(error, ClosedError) and error.reason is CloseReason.FENCED:
         log.error("%s has been replaced: %s", role.name, error.message)
         return FENCED

@@ -1,7 +1,7 @@
 """Databases in Spark: ``spark.read.format("slatedb")`` and the rest, once :func:`register` was called.
 
-Needs PySpark 4.1 or later: earlier ones have no filter pushdown for Python data sources. Every process that Spark starts
-imports this package first, and few need all of it: what a call needs is imported by that call.
+Needs PySpark 4.1 or later. Every process that Spark starts imports this package first, and few need all of it: what a call
+needs is imported by that call.
 """
 
 from __future__ import annotations

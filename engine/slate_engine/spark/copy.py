@@ -55,8 +55,8 @@ def run_errand(errand: Errand) -> dict[str, int]:
 async def _run(errand: Errand) -> dict[str, int]:
     requests = counting()
     async with opened(errand.source) as source, opened(errand.target) as target:
-        origin = source.wal_store or source.store if errand.log else source.store
-        goal = target.wal_store or target.store if errand.log else target.store
+        origin = source.log_store if errand.log else source.store
+        goal = target.log_store if errand.log else target.store
         if _same_store(errand.source, errand.target):
             goal = origin  # then the service copies, and the bytes do not pass through here
         await carry_out([Transfer(origin, key, goal, destination) for key, destination in errand.keys])

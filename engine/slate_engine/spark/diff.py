@@ -33,10 +33,10 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import Table, cut
 from slate_engine.lsm.visible import merge_sources, visible
-from slate_engine.spark.filters import Ranges
 from slate_engine.spark.heap import keep_memory
 from slate_engine.spark.lookup import binary, look_up, only
 from slate_engine.spark.planning import plan, rows_within, weigh
+from slate_engine.spark.ranges import Ranges
 from slate_engine.spark.reading import (
     COPIES,
     EXPANSION,

@@ -7,12 +7,11 @@ import sys
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from slate_engine.errors import InvalidError
-from slate_engine.format.key_range import KeyRange
 from slate_engine.spark.jobs.running import Job
 from slate_engine.spark.jobs.settings import DATABASE, Setting, Settings
 from slate_engine.spark.jobs.summary import Outcome, added
 from slate_engine.spark.jobs.tables import FORMATS, check_format, folder_of, write_table
+from slate_engine.spark.keys import KEYS
 from slate_engine.spark.reading import FEWEST_BYTES
 from slate_engine.spark.source import FORMAT
 from slate_engine.store.cost import Request
@@ -33,6 +32,7 @@ SETTINGS = (
     Setting("start", "only keys from this one on"),
     Setting("end", "only keys before this one"),
     Setting("prefix", "only keys that begin with this"),
+    Setting("keys", "only these keys, as a JSON array"),
     Setting("columns", "which columns, such as key,value; all, if left out"),
     Setting("where", "only rows for which this SQL expression holds"),
     Setting("read", "an option of the read, such as valueFormat=utf8", many=True),
@@ -45,9 +45,8 @@ def work(spark: SparkSession, settings: Settings) -> Outcome:
     check_format(spark, format)
     folder = folder_of(format, place, settings.pairs("to-option"), settings.location, "to-option")
     source = spark.read.format(FORMAT).options(**settings.source_options, **settings.pairs("read"))
-    if settings.text("checkpoint"):
-        source = source.option("checkpoint", settings.text("checkpoint"))
-    frame = _chosen(source.options(**_columns_read(settings)).load(), settings)
+    told = {name: settings.text(name) for name in ("checkpoint", *KEYS) if settings.text(name)}
+    frame = _chosen(source.options(**told, **_columns_read(settings)).load(), settings)
     seen = Observation("export")
     counted = frame.observe(seen, F.count(F.lit(1)).alias("rows"), _bytes(frame).alias("bytes"))
     written = write_table(counted, format, place, mode, settings.pairs("write"), folder)
@@ -60,12 +59,9 @@ def work(spark: SparkSession, settings: Settings) -> Outcome:
 
 
 def _columns_read(settings: Settings) -> dict[str, str]:
-    """The option that keeps the read to what is written, and to what tells which rows are. An expression may need any."""
+    """The option that keeps the read to the columns that the job writes. An expression may need any."""
     wanted = _columns(settings)
-    if not wanted or settings.text("where"):
-        return {}
-    by_key = any(settings.text(name) for name in ("start", "end", "prefix"))
-    return {"columns": ",".join(dict.fromkeys([*wanted, *(["key"] if by_key else [])]))}
+    return {} if not wanted or settings.text("where") else {"columns": ",".join(dict.fromkeys(wanted))}
 
 
 def _columns(settings: Settings) -> list[str]:
@@ -73,34 +69,9 @@ def _columns(settings: Settings) -> list[str]:
 
 
 def _chosen(frame: DataFrame, settings: Settings) -> DataFrame:
-    start, end, prefix = settings.text("start"), settings.text("end"), settings.text("prefix")
-    if start:
-        frame = frame.where(F.col("key") >= _key(frame, start))
-    if end:
-        frame = frame.where(F.col("key") < _key(frame, end))
-    if prefix:
-        frame = frame.where(_begins_with(frame, prefix))
     if settings.text("where"):
         frame = frame.where(settings.text("where"))
     return frame.select(*_columns(settings)) if _columns(settings) else frame
-
-
-def _begins_with(frame: DataFrame, prefix: str) -> Column:
-    kind = frame.schema["key"].dataType.typeName()
-    if kind == "string":
-        return F.col("key").startswith(prefix)
-    if kind != "binary":
-        raise InvalidError(f"--prefix is for keys that are bytes or text, and these are {kind}; use --start and --end")
-    # As a range, which reaches the source; it does not know of beginnings of bytes.
-    keys = KeyRange.of_prefix(prefix.encode())
-    above = F.col("key") >= F.lit(keys.start.key)
-    return above & (F.col("key") < F.lit(keys.end.key)) if keys.end.bounded else above
-
-
-def _key(frame: DataFrame, text: str) -> Column:
-    """A key as the user wrote it, in the type of the column."""
-    kind = frame.schema["key"].dataType.typeName()
-    return F.lit(text.encode()) if kind == "binary" else F.lit(text).cast(kind)
 
 
 def _bytes(frame: DataFrame) -> Column:

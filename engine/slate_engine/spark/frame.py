@@ -22,18 +22,38 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.spark import diff
 from slate_engine.spark.columns import check_schema, decoders_of
 from slate_engine.spark.diff import Side
-from slate_engine.spark.filters import EVERYTHING, push
+from slate_engine.spark.filters import push
 from slate_engine.spark.holding import Wanted, hold
 from slate_engine.spark.options import ReadOptions
 from slate_engine.spark.planning import plan, rows_within, weigh
+from slate_engine.spark.ranges import intersect
 from slate_engine.spark.reading import Output, Share, State, opened, read_share
-from slate_engine.spark.versions import arrow_schema
+from slate_engine.spark.versions import arrow_schema, refuse_pushdown
 from slate_engine.state.manifest import Checkpoint, Manifest
 
 
-def reader_of(options: Mapping[str, str], schema: StructType, id: UUID, keeper: str) -> DataSourceReader:
+def reader_of(
+    options: Mapping[str, str],
+    schema: StructType,
+    id: UUID,
+    keeper: str,
+    *,
+    pushes: bool = False,
+    settled: bool = True,
+) -> DataSourceReader:
+    """``pushes`` tells whether Spark may push filters down. Where it may not, the reader has no ``pushFilters``: Spark
+    refuses one that it is told not to use. ``settled`` tells whether all scans of the frame have this ``id``."""
     wanted = ReadOptions.of(options)
-    return DiffReader(wanted, schema, id, keeper) if wanted.since else StateReader(wanted, schema, id, keeper)
+    if not settled and not (wanted.until if wanted.since else wanted.checkpoint):
+        raise InvalidError(
+            "the present state cannot be read with a schema of yours: Spark then plans each scan of a query by itself, and "
+            "a join of the frame with itself would mix states of different moments. Leave schema(…) out and choose columns "
+            'with option("columns", …), or name the state with option("checkpoint", …), or "to" for a diff'
+        )
+    if pushes:
+        return (PushedDiff if wanted.since else PushedState)(wanted, schema, id, keeper)
+    refuse_pushdown()
+    return (DiffReader if wanted.since else StateReader)(wanted, schema, id, keeper)
 
 
 class _Reader(DataSourceReader):
@@ -45,13 +65,8 @@ class _Reader(DataSourceReader):
         self._wanted = wanted
         self._id = id
         self._keeper = keeper
-        self._ranges = EVERYTHING
+        self._ranges = wanted.ranges
         self._output = Output(names, decoders_of(wanted), arrow_schema(schema))
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        pushed = push(filters, self._wanted.formats["key"], nulls=self._wanted.nulls)
-        self._ranges = pushed.ranges
-        return pushed.left
 
     def partitions(self) -> list[InputPartition]:
         return asyncio.run(self._planned())
@@ -103,6 +118,23 @@ class DiffReader(_Reader):
         if not isinstance(partition, diff.DiffShare):
             return iter(())
         return diff.read_diff(partition, self._output, self._wanted.memory_bytes)
+
+
+class _Pushed(_Reader):
+    """A reader that takes filters. Spark asks it once, before it plans, and for one scan alone."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        pushed = push(filters, self._wanted.formats["key"], nulls=self._wanted.nulls)
+        self._ranges = intersect(self._wanted.ranges, pushed.ranges)
+        return pushed.left
+
+
+class PushedState(_Pushed, StateReader):
+    """Reads of a state only what the filters of its scan leave."""
+
+
+class PushedDiff(_Pushed, DiffReader):
+    """The same for a diff."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -101,6 +102,8 @@ class Keeper:
         self._runtime = runtime or _OwnThread()
         self._held: dict[UUID, tuple[Wanted, asyncio.Task[None]]] = {}
         self._released: set[UUID] = set()
+        self._turns: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """One for each checkpoint: two plans of a frame may ask for it at once, and a release may come between."""
         # Only this user may enter the folder, and so the socket: credentials pass through it.
         self._folder = tempfile.mkdtemp(prefix="slate-spark-")
         self.address = os.path.join(self._folder, "keeper")
@@ -150,7 +153,9 @@ class Keeper:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         trouble: str | None = None
         try:
-            await self._hold(Wanted.of_line(await reader.readline()))
+            wanted = Wanted.of_line(await reader.readline())
+            async with self._turns[wanted.id]:
+                await self._hold(wanted)
         except Error as error:
             trouble = error.message
         except Exception as error:
@@ -186,15 +191,22 @@ class Keeper:
 
     async def _release_all(self) -> None:
         while self._held:
-            id, (wanted, prolonging) = self._held.popitem()
-            prolonging.cancel()
-            # The same checkpoint, made again, would be of another state.
-            self._released.add(id)
-            try:
-                await self._with_files(wanted, partial(delete_checkpoint, id=id))
-            except Exception as trouble:
-                # The others are to be let go all the same.
-                log.warning("checkpoint %s could not be deleted, and will expire: %s", id, trouble)
+            id = next(iter(self._held))
+            async with self._turns[id]:
+                await self._release(id)
+
+    async def _release(self, id: UUID) -> None:
+        if id not in self._held:
+            return
+        wanted, prolonging = self._held.pop(id)
+        prolonging.cancel()
+        # The same checkpoint, made again, would be of another state.
+        self._released.add(id)
+        try:
+            await self._with_files(wanted, partial(delete_checkpoint, id=id))
+        except Exception as trouble:
+            # The others are to be let go all the same.
+            log.warning("checkpoint %s could not be deleted, and will expire: %s", id, trouble)
 
     async def _with_files(self, wanted: Wanted, work: Callable[[DatabaseFiles], Any]) -> None:
         store, wal_store = wanted.location.open(self._runtime), wanted.location.open_wal(self._runtime)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from slate_engine.admin.lifetimes import parse_lifetime
 from slate_engine.errors import InvalidError
 from slate_engine.spark.environment import STORE, own_options, told
+from slate_engine.spark.keys import ENCODINGS, KEYS, ranges_of
+from slate_engine.spark.ranges import Ranges
 
 if TYPE_CHECKING:
     from slate_engine.runtime import Runtime
@@ -38,6 +40,8 @@ READ = (
     "memoryBytes",
     "from",
     "to",
+    *KEYS,
+    "keyEncoding",
 )
 STORE_PREFIX = "store."
 """``store.endpoint`` is the option ``endpoint`` of the store, as ``slate --option`` takes it."""
@@ -176,6 +180,8 @@ class ReadOptions:
     formats: Mapping[str, str]
     """How ``key`` and ``value`` are decoded."""
     schemas: Mapping[str, str]
+    ranges: Ranges
+    """The stored keys to read."""
     nulls: bool
     """Whether what does not decode becomes null, instead of ending the read."""
     merge_operator: str
@@ -194,6 +200,8 @@ class ReadOptions:
         memory = given.size("memoryBytes", 512 * MIB)
         if memory < 16 * MIB:
             raise InvalidError(f"memoryBytes must be at least 16m for a task to read anything, and is {memory}")
+        formats = {name: given.text(f"{name}Format", "binary") for name in ("key", "value")}
+        asked = {name: given.text(name) for name in KEYS if given.text(name)}
         return ReadOptions(
             location=Location.of(given),
             checkpoint=given.text("checkpoint") or _checkpoint_told(given),
@@ -201,8 +209,9 @@ class ReadOptions:
             until=until,
             lifetime_ms=given.lifetime_ms("checkpointLifetime", "15min"),
             columns=tuple(name.strip() for name in given.text("columns").split(",") if name.strip()),
-            formats={name: given.text(f"{name}Format", "binary") for name in ("key", "value")},
+            formats=formats,
             schemas={name: given.text(f"{name}Schema") for name in ("key", "value")},
+            ranges=ranges_of(asked, formats["key"], given.choice("keyEncoding", ENCODINGS, "text")),
             nulls=given.choice("malformed", ("fail", "null"), "fail") == "null",
             merge_operator=given.text("mergeOperator"),
             partition_bytes=given.size("partitionBytes", 128 * MIB),

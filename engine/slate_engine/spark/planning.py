@@ -21,7 +21,7 @@ from slate_engine.lsm.levels import Level
 from slate_engine.lsm.order import concat, lower_bound, take_bytes
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import cut
-from slate_engine.spark.filters import Ranges, is_point
+from slate_engine.spark.ranges import Ranges, is_point
 from slate_engine.state.views import SstView
 
 MOST_INDEXES = 4096

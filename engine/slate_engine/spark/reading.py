@@ -28,9 +28,9 @@ from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.table import MissingSst
 from slate_engine.runtime import SystemRuntime
 from slate_engine.spark.decoding import Decoder
-from slate_engine.spark.filters import Ranges, is_point
 from slate_engine.spark.heap import keep_memory
 from slate_engine.spark.options import MIB, Location, imported
+from slate_engine.spark.ranges import Ranges, is_point
 from slate_engine.state.manifest import Manifest
 from slate_engine.store.protocol import NotFound
 

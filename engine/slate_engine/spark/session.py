@@ -5,38 +5,46 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
+from slate_engine.errors import InvalidError
 from slate_engine.spark.holding import Keeper
 from slate_engine.spark.redaction import hide_secrets
 from slate_engine.spark.source import SlateSource
-from slate_engine.spark.versions import check_batches
+from slate_engine.spark.versions import PUSHDOWN, check_batches, pushes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-_keepers: WeakKeyDictionary[SparkSession, Keeper] = WeakKeyDictionary()
+_keepers: dict[str, Keeper] = {}
+"""By the id of the session: Python may have several objects for one."""
 
 
 def register(spark: SparkSession) -> None:
     """See :func:`slate_engine.spark.register`."""
-    if spark in _keepers:
+    if _id_of(spark) in _keepers:
         return
     check_batches()
-    keeper = _keepers[spark] = Keeper(_end_of(spark))
+    proven = pushes(spark)
+    keeper = Keeper(_end_of(spark))
     atexit.register(keeper.close)
     # The class goes to other processes by value, and with it the keeper's address.
-    spark.dataSource.register(type("SlateSource", (SlateSource,), {"keeper": keeper.address}))
-    spark.conf.set(PUSHDOWN, "true")
+    spark.dataSource.register(type("SlateSource", (SlateSource,), {"keeper": keeper.address, "pushes": proven}))
+    if proven:
+        spark.conf.set(PUSHDOWN, "true")
     hide_secrets(spark)
+    _keepers[_id_of(spark)] = keeper
 
 
 def release(spark: SparkSession) -> None:
     """See :func:`slate_engine.spark.release`."""
-    if spark in _keepers:
-        _keepers[spark].release()
+    if _id_of(spark) not in _keepers:
+        raise InvalidError("this session holds no checkpoints: call slate_engine.spark.register(spark) on it first")
+    _keepers[_id_of(spark)].release()
+
+
+def _id_of(spark: SparkSession) -> str:
+    java = getattr(spark, "_jsparkSession", None)
+    return str(spark.session_id if java is None else java.sessionUUID())  # type: ignore[attr-defined]
 
 
 def _end_of(spark: SparkSession) -> Callable[[], bool]:

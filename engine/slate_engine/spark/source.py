@@ -22,11 +22,16 @@ class SlateSource(DataSource):
 
     keeper: str = ""
     """Where the driver listens for those who need a checkpoint; ``register`` sets it."""
+    pushes: bool = False
+    """Whether this Spark keeps a pushed filter to the scan that it belongs to; ``register`` finds out."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.hold: UUID = uuid4(SystemRuntime())
         """The checkpoint of this frame, should it need one: however often it is planned, it is the same state."""
+        self.settled = False
+        """Whether all scans of the frame share this object. Spark makes it to ask for the schema, before the first scan. If
+        the user gives a schema, the scans of a query make it at the same time, and each may get its own."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,12 +40,13 @@ class SlateSource(DataSource):
     def schema(self) -> str:
         from slate_engine.spark.columns import schema_of
 
+        self.settled = True
         return schema_of(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from slate_engine.spark.frame import reader_of
 
-        return reader_of(self.options, schema, self.hold, self.keeper)
+        return reader_of(self.options, schema, self.hold, self.keeper, pushes=self.pushes, settled=self.settled)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from slate_engine.spark.load import writer_of

@@ -31,16 +31,17 @@ from slate_engine.format.columns import EMPTY, MERGE
 from slate_engine.lsm.levels import Levels
 from slate_engine.lsm.order import concat
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import WalTruncated, wal_frontier
+from slate_engine.lsm.replay import truncated, wal_frontier
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.wal_tail import read_wal_file
 from slate_engine.runtime import uuid4
 from slate_engine.spark.columns import check_schema, decoders_of
 from slate_engine.spark.diff import DiffShare, Side, plan_diff, read_diff
-from slate_engine.spark.filters import EVERYTHING
 from slate_engine.spark.frame import found_checkpoint
+from slate_engine.spark.keys import KEYS
 from slate_engine.spark.options import Given, Location, ReadOptions
 from slate_engine.spark.planning import plan, rows_within, weigh
+from slate_engine.spark.ranges import EVERYTHING
 from slate_engine.spark.reading import Output, Share, State, opened, pieces, pulled, read_share
 from slate_engine.spark.versions import arrow_schema, check_streams
 from slate_engine.state.checkpoints import with_checkpoint_refreshed, without_checkpoint
@@ -105,6 +106,10 @@ def stream_reader_of(options: Mapping[str, str], schema: StructType) -> DataSour
     wanted = ReadOptions.of(options)
     if wanted.since:
         raise InvalidError('a stream has no end: leave "from" and "to" out, or read the difference as a batch')
+    if wanted.ranges != EVERYTHING:
+        raise InvalidError(
+            f"a stream has all keys: leave the options {', '.join(KEYS)} out, and choose rows with where() on the frame"
+        )
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
     SupportsTriggerAvailableNow.register(ChangeStream)
@@ -177,8 +182,8 @@ class ChangeStream(DataSourceStreamReader):
             fresh = Position(stream=uuid4(files.runtime).hex[:8])
             return await self._hold(files, fresh, self._wanted.checkpoint)
         manifest = await files.manifest()
-        store = files.wal_store or files.store
-        end = max(await wal_frontier(store, files.paths, manifest.replay_after_wal_id), manifest.wal_id_last_seen)
+        last = await wal_frontier(files.log_store, files.paths, manifest.replay_after_wal_id)
+        end = max(last, manifest.wal_id_last_seen)
         if end > start.wal:
             return await self._hold(files, start)
         if files.runtime.monotonic() >= self._renew_at:
@@ -259,9 +264,9 @@ class ChangeStream(DataSourceStreamReader):
         """The state that a position holds."""
         try:
             manifest = await files.manifests.read(at.manifest)
-            snapshot = await files.at(manifest, at.wal)
-        except (NotFound, WalTruncated):
+        except NotFound:
             raise _gone(f"the state of checkpoint {at.checkpoint}") from None
+        snapshot = await files.at(manifest, at.wal)
         tail = concat([EMPTY, *(memory.rows() for memory in snapshot.memory)])
         place, operator = self._wanted.location, self._wanted.merge_operator
         state = State(place, at.manifest, snapshot.max_seq, operator, at.checkpoint)
@@ -277,7 +282,7 @@ def _gone(what: str) -> DataError:
 
 
 async def _wal_sizes(files: DatabaseFiles, after: int, until: int) -> dict[int, int]:
-    store, directory = files.wal_store or files.store, files.paths.wal_directory + "/"
+    store, directory = files.log_store, files.paths.wal_directory + "/"
     sizes: dict[int, int] = {}
     async for page in store.list(directory, start_after=files.paths.wal(after)):
         for meta in page:
@@ -294,7 +299,7 @@ async def _changes(share: LogShare, output: Output) -> AsyncGenerator[pa.RecordB
         for id in range(share.first, share.last + 1):
             rows = await read_wal_file(files, id)
             if rows is None:
-                raise _gone(f"WAL file {id} of {files.path!r}")
+                raise await truncated(files.log_store, files.paths, id, range(share.first, share.last + 1))
             if (rows.flags & MERGE).any():
                 raise InvalidError(
                     f"WAL file {id} of {files.path!r} holds merge operands, which are no values by themselves; read the "

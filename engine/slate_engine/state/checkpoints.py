@@ -28,6 +28,17 @@ class CheckpointExpired(InvalidError):
         self.id = id
 
 
+class CheckpointDiffers(InvalidError):
+    """The id of a new checkpoint is the id of another one."""
+
+    def __init__(self, known: Checkpoint) -> None:
+        called = f", called {known.name!r}" if known.name else ""
+        super().__init__(
+            f"checkpoint {known.id} is another one already{called}, which keeps manifest {known.manifest_id}; give the new "
+            "one another id"
+        )
+
+
 class NotInitialized(InvalidError):
     """The database is a clone under construction."""
 
@@ -54,8 +65,13 @@ def with_checkpoint(
 ) -> Manifest:
     """A new checkpoint of the state that this very change commits, or of what the checkpoint ``source`` keeps.
 
-    One with this ``id`` may exist already, because the answer to the same request was lost: then nothing changes."""
-    if manifest.checkpoint(id) is not None:
+    One with this ``id`` may exist already, because the answer to the same request was lost: then nothing changes. Raises
+    ``CheckpointDiffers`` if it cannot have come from the same request. Its lifetime does not tell: that may be changed."""
+    known = manifest.checkpoint(id)
+    if known is not None:
+        kept = None if source is None else manifest.checkpoint(source)
+        if (known.name or None) != (name or None) or (kept is not None and kept.manifest_id != known.manifest_id):
+            raise CheckpointDiffers(known)
         return manifest
     check_usable(manifest)
     manifest_id = THIS_MANIFEST

@@ -3,6 +3,9 @@
 A clone shows SSTs of its parents where they lie. For each database that holds some of them there is an entry in
 ``external_dbs``; its ``final`` checkpoint is the one that will keep them there for as long as the clone needs them. It is
 named here, before it exists, so that a clone which is begun a second time goes on with the same.
+
+No two L0 views of a tree have one id: compactors and writers name L0 views by their ids. So a projection renews the ids of
+the views that it narrows, and every clone those that repeat in a tree of its parents.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from slate_engine.errors import InvalidError
-from slate_engine.format.ids import Ids
+from slate_engine.format.ids import Chance, Ids
 from slate_engine.format.key_range import Bound, BoundType, KeyRange
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.tree import Segment, SortedRun, Tree, Trees
@@ -36,12 +39,13 @@ class Source:
     manifest: Manifest
 
 
-def cloned(source: Source, new_id: Callable[[], UUID]) -> Manifest:
+def cloned(source: Source, new_id: Callable[[], UUID], chance: Chance) -> Manifest:
     """The whole state of the source, under construction: the WAL has yet to be copied."""
     parent = source.manifest
     return replace(
         parent,
         initialized=False,
+        trees=_with_distinct_l0(parent.trees, chance),
         checkpoints=(),
         external_dbs=tuple(
             replace(external, final_checkpoint_id=new_id()) for external in (*_inherited(parent), _own(source))
@@ -49,18 +53,19 @@ def cloned(source: Source, new_id: Callable[[], UUID]) -> Manifest:
     )
 
 
-def projected(manifest: Manifest, keys: KeyRange) -> Manifest:
+def projected(manifest: Manifest, keys: KeyRange, chance: Chance) -> Manifest:
     """The same cut down to ``keys``. SSTs stay as they are; views of them become narrower, or vanish."""
     keys = _from_an_included_key(keys)
-    segments = (Segment(segment.prefix, _projected_tree(segment.tree, keys)) for segment in manifest.segments)
+    segments = (Segment(segment.prefix, _projected_tree(segment.tree, keys, chance)) for segment in manifest.segments)
     trees = Trees(
-        _projected_tree(manifest.root, keys), tuple(segment for segment in segments if not segment.tree.is_empty)
+        _projected_tree(manifest.root, keys, chance),
+        tuple(segment for segment in segments if not segment.tree.is_empty),
     )
     pruned = replace(manifest, trees=trees).with_external_ids_pruned()
     return replace(pruned, external_dbs=tuple(each for each in pruned.external_dbs if len(each.sst_ids)))
 
 
-def united(sources: Sequence[Source], new_id: Callable[[], UUID]) -> Manifest:
+def united(sources: Sequence[Source], new_id: Callable[[], UUID], chance: Chance) -> Manifest:
     """One database of several whose keys do not overlap. It begins anew: epochs, the log and compaction start at nothing."""
     names = {source.manifest.segment_extractor_name for source in sources}
     if len(names) > 1:
@@ -70,7 +75,7 @@ def united(sources: Sequence[Source], new_id: Callable[[], UUID]) -> Manifest:
         )
     return Manifest(
         initialized=False,
-        trees=_renumbered(_united_trees(sources)),
+        trees=_with_distinct_l0(_renumbered(_united_trees(sources)), chance),
         last_l0_clock_tick=max(source.manifest.last_l0_clock_tick for source in sources),
         last_l0_seq=max(source.manifest.last_l0_seq for source in sources),
         external_dbs=tuple(replace(external, final_checkpoint_id=new_id()) for external in _united_externals(sources)),
@@ -105,9 +110,9 @@ def _own(source: Source) -> ExternalDb:
     )
 
 
-def _projected_tree(tree: Tree, keys: KeyRange) -> Tree:
-    runs = (SortedRun(run.id, run.views.projected(keys)) for run in tree.runs)
-    return replace(tree, l0=tree.l0.projected(keys), runs=tuple(run for run in runs if len(run.views)))
+def _projected_tree(tree: Tree, keys: KeyRange, chance: Chance) -> Tree:
+    runs = (SortedRun(run.id, run.views.projected(keys, chance)) for run in tree.runs)
+    return replace(tree, l0=tree.l0.projected(keys, chance), runs=tuple(run for run in runs if len(run.views)))
 
 
 def _from_an_included_key(keys: KeyRange) -> KeyRange:
@@ -168,6 +173,13 @@ def _renumbered(trees: Trees) -> Trees:
         return replace(tree, runs=tuple(SortedRun(next(ids), run.views) for run in tree.runs))
 
     return Trees(numbered(trees.root), tuple(Segment(each.prefix, numbered(each.tree)) for each in trees.segments))
+
+
+def _with_distinct_l0(trees: Trees, chance: Chance) -> Trees:
+    def distinct(tree: Tree) -> Tree:
+        return replace(tree, l0=tree.l0.with_distinct_ids(chance))
+
+    return Trees(distinct(trees.root), tuple(Segment(each.prefix, distinct(each.tree)) for each in trees.segments))
 
 
 def _united_externals(sources: Sequence[Source]) -> list[ExternalDb]:

@@ -6,6 +6,7 @@ what they wrote; so it must look at nothing but its argument, and may be called 
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
@@ -50,6 +51,7 @@ class StateStore(ABC, Generic[T]):
         self._runtime = runtime
         self._patience = patience
         self._known: tuple[Buffer, T] | None = None
+        self._creating: set[asyncio.Future[int]] = set()
 
     @property
     def objects(self) -> NumberedObjects:
@@ -118,9 +120,23 @@ class StateStore(ABC, Generic[T]):
     async def _create(self, after_id: int, value: T) -> int:
         large = self._known is not None and len(self._known[0]) >= _LARGE
         data = await self._runtime.run(self._encode, value) if large else self._encode(value)
-        id = await self._objects.create_next(after_id, data)
+        # A request that is cancelled may still be carried out, and only who made it can tell whether it counts. So it is
+        # brought to its end, even if no caller waits for it.
+        creating = asyncio.ensure_future(self._objects.create_next(after_id, data))
+        self._creating.add(creating)
+        creating.add_done_callback(self._created)
+        try:
+            id = await asyncio.shield(creating)
+        finally:
+            # Its failure would refer to this frame, and this frame to it: what callers hold, such as a lease, would live on.
+            del creating
         self._known = (data, value)
         return id
+
+    def _created(self, creating: asyncio.Future[int]) -> None:
+        self._creating.discard(creating)
+        if not creating.cancelled():
+            creating.exception()  # a caller that still waits gets it
 
     async def _decoded(self, found: Numbered) -> T:
         # Objects never change, so the bytes that are in memory already need no second look.

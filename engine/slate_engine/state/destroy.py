@@ -20,6 +20,16 @@ from slate_engine.state.tombstone import Destroyed, Tombstone, show_second
 RETURN_S = 60
 """Seconds that somebody has to bring a database back, from when he said that he would."""
 
+LINGER = 5.0
+"""Seconds between closing a database (the mark in its manifest, the fence behind its log) and deleting what closes it.
+
+Both sides keep to it. A writer acknowledges a WAL file only within this time after it *began* a look at the manifest that
+found no mark. The process that deletes the database leaves the mark and the fence in place for this time. So a writer that
+acknowledges wrote while the mark or the fence could still stop it: the mark came after the look began, the last deletion at
+least LINGER after the mark. Only durations count, so the clocks of the two need not agree.
+
+A writer polls the manifest every second, so while it polls it need not look again before it acknowledges."""
+
 
 class InvalidDeletion(InvalidError):
     """Somebody still needs the database: its checkpoints are named."""

@@ -88,6 +88,11 @@ class Manifest:
         return self.wal_id_last_seen + 1
 
     @property
+    def needed_wal_ids(self) -> range:
+        """The WAL files that hold rows of this state which may be in no SST. There may be newer ones."""
+        return range(self.replay_after_wal_id + 1, self.wal_id_last_seen + 1)
+
+    @property
     def ssts(self) -> Ssts:
         """Every SST that the trees show, once, in ascending order of ids: ``set(manifest.ssts.id)`` is what must live."""
         return self.trees.ssts

@@ -20,8 +20,8 @@ class ManifestStore(StateStore[Manifest]):
     """``<root>/manifest/``. A checkpoint that is added for the manifest to come gets its number here."""
 
     @staticmethod
-    def open(store: ObjectStore, root: str, runtime: Runtime) -> ManifestStore:
-        return ManifestStore(_objects(store, root, "manifest", runtime), runtime)
+    def open(store: ObjectStore, root: str, runtime: Runtime, *, caretaker: bool = False) -> ManifestStore:
+        return ManifestStore(_objects(store, root, "manifest", runtime, caretaker), runtime)
 
     def _decode(self, data: Buffer, *, object: str) -> Manifest:
         return decode_manifest(data, object=object)
@@ -38,8 +38,8 @@ class CompactionsStore(StateStore[Compactions]):
     """``<root>/compactions/``."""
 
     @staticmethod
-    def open(store: ObjectStore, root: str, runtime: Runtime) -> CompactionsStore:
-        return CompactionsStore(_objects(store, root, "compactions", runtime), runtime)
+    def open(store: ObjectStore, root: str, runtime: Runtime, *, caretaker: bool = False) -> CompactionsStore:
+        return CompactionsStore(_objects(store, root, "compactions", runtime, caretaker), runtime)
 
     def _decode(self, data: Buffer, *, object: str) -> Compactions:
         return decode_compactions(data, object=object)
@@ -52,6 +52,7 @@ class CompactionsStore(StateStore[Compactions]):
         return after
 
 
-def _objects(store: ObjectStore, root: str, name: str, runtime: Runtime) -> NumberedObjects:
+def _objects(store: ObjectStore, root: str, name: str, runtime: Runtime, caretaker: bool) -> NumberedObjects:
     directory = f"{root}/{name}" if root else name
-    return NumberedObjects(store, directory, name, Boundary(store, root, name, runtime), runtime)
+    boundary = Boundary(store, root, name, runtime)
+    return NumberedObjects(store, directory, name, boundary, runtime, caretaker=caretaker)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from slate_engine.errors import InvalidError
+from slate_engine.errors import DatabaseDeleted, InvalidError
 from slate_engine.state.manifest import Manifest
 
 _TEXT = re.compile(r"destroyed_at_s=([0-9]{1,19})(?:;returning_s=([0-9]{1,19}))?(;deleting)?(?:;was=(.*))?", re.DOTALL)
@@ -62,6 +62,13 @@ def check_alive(manifest: Manifest, path: str | None = None) -> None:
     tombstone = Tombstone.of(manifest)
     if tombstone is not None:
         raise Destroyed(tombstone, path)
+
+
+def check_not_deleted(manifest: Manifest, path: str) -> None:
+    """Raise ``DatabaseDeleted`` if the database is going for good: every process that uses it ends."""
+    tombstone = Tombstone.of(manifest)
+    if tombstone is not None and tombstone.deleting:
+        raise DatabaseDeleted(path)
 
 
 def life_of(manifest: Manifest) -> str:

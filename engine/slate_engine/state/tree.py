@@ -64,8 +64,8 @@ class Tree:
         """These views before all others of L0."""
         return replace(self, l0=Views.concat([newer, self.l0]))
 
-    def without_l0(self, ids: Iterable[Ulid]) -> Tree:
-        return replace(self, l0=self.l0.without(ids))
+    def without_oldest_l0(self, n: int) -> Tree:
+        return replace(self, l0=self.l0[: len(self.l0) - n])
 
     def with_run(self, run: SortedRun) -> Tree:
         """The run at its place in the descending order of ids, instead of one with the same id."""
@@ -111,6 +111,19 @@ class Trees:
             return replace(self, root=tree)
         others = [segment for segment in self.segments if segment.prefix != prefix]
         return replace(self, segments=tuple(sorted([*others, Segment(prefix, tree)], key=lambda each: each.prefix)))
+
+    def shows_same(self, other: Trees) -> bool:
+        """Whether both show the same keys of the same SSTs at the same places, whatever the ids of the views."""
+        mine, theirs = self.flat, other.flat
+        return (
+            [segment.prefix for segment in self.segments] == [segment.prefix for segment in other.segments]
+            and [tree.last_compacted_l0_view for tree in self] == [tree.last_compacted_l0_view for tree in other]
+            and np.array_equal(mine.l0_offsets, theirs.l0_offsets)
+            and np.array_equal(mine.run_offsets, theirs.run_offsets)
+            and np.array_equal(mine.run_ids, theirs.run_ids)
+            and np.array_equal(mine.view_offsets, theirs.view_offsets)
+            and Views(mine.views).shows_same(Views(theirs.views))
+        )
 
     @property
     def ssts(self) -> Ssts:

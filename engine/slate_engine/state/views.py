@@ -15,7 +15,7 @@ from typing import overload
 import numpy as np
 
 from slate_engine.format.columns import I64, U64
-from slate_engine.format.ids import Ids, Ulid
+from slate_engine.format.ids import Chance, Ids, Ulid
 from slate_engine.format.key_range import UNBOUNDED, Bound, KeyRange
 from slate_engine.state.ranges import NO_RANGES, Ranges
 from slate_engine.state.ssts import NO_SSTS, SstHandle, Ssts
@@ -123,7 +123,11 @@ class Views(Sequence[SstView]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Views):
             return NotImplemented
-        if len(self) != len(other) or self.ids != other.ids or self.ssts() != other.ssts():
+        return self.ids == other.ids and self.shows_same(other)
+
+    def shows_same(self, other: Views) -> bool:
+        """Whether both show the same keys of the same SSTs in the same order, whatever the ids of the views."""
+        if len(self) != len(other) or self.ssts() != other.ssts():
             return False
         mine, theirs = self.alone(), other.alone()
         ranged = np.flatnonzero(mine.visible >= 0)
@@ -157,12 +161,6 @@ class Views(Sequence[SstView]):
     def estimated_size(self) -> int:
         return int(self.sizes.sum())
 
-    def find(self, id: Ulid) -> int | None:
-        """The place of the view with this id."""
-        ids = self.ids
-        found = np.flatnonzero((ids.high == np.uint64(id.high)) & (ids.low == np.uint64(id.low)))
-        return int(found[0]) if len(found) else None
-
     def take(self, rows: I64) -> Views:
         return Views(self.table.take(self.start + rows))
 
@@ -172,26 +170,44 @@ class Views(Sequence[SstView]):
             return self
         return self.take(np.flatnonzero(keep)) if keep.any() else NO_VIEWS
 
-    def without(self, ids: Iterable[Ulid]) -> Views:
-        """All but the views with these ids."""
-        unwanted = Ids.of(sorted(set(ids)))
-        return self.where(unwanted.find(self.ids) < 0)
+    def whole_from(self, start: int) -> int:
+        """The last place up to ``start`` from which on the views have ids that no view before it has."""
+        first = self.ids.first_places()
+        while start < len(self) and (earliest := int(first[start:].min())) < start:
+            start = earliest
+        return start
 
-    def projected(self, keys: KeyRange) -> Views:
-        """The views cut down to ``keys``; those that have nothing there are gone."""
+    def with_distinct_ids(self, chance: Chance) -> Views:
+        """The same views. One whose id an earlier view has gets a new id, of the same millisecond."""
+        ids = self.ids
+        repeats = ids.first_places() != np.arange(len(ids))
+        return self._with_new_ids(repeats, chance) if repeats.any() else self
+
+    def projected(self, keys: KeyRange, chance: Chance) -> Views:
+        """The views cut down to ``keys``; those that have nothing there are gone. A view that shows another range than
+        before gets a new id: another projection of the same view may stand beside it in one tree some day."""
         table = self.alone()
         ranges: list[KeyRange] = []
         # The new range of each old one, and of views that had none; -1 if nothing is left of it.
         renumbered = np.full(len(table.ranges) + 1, -1, np.int64)
+        narrowed = np.zeros(len(renumbered), np.bool_)
         for row, old in enumerate([*(table.ranges[i] for i in range(len(table.ranges))), KeyRange()]):
             cut = old.intersect(keys)
             if cut is not None:
-                renumbered[row] = len(ranges)
+                renumbered[row], narrowed[row] = len(ranges), cut != old
                 ranges.append(cut)
         visible = renumbered[table.visible]
         kept = np.flatnonzero(visible >= 0)
         cut_down = ViewTable(table.id.take(kept), table.ssts, table.sst[kept], Ranges.of(ranges), visible[kept])
-        return Views(cut_down).where(~cut_down.bounds().is_empty)
+        renewed = Views(cut_down)._with_new_ids(narrowed[table.visible[kept]], chance)
+        return renewed.where(~cut_down.bounds().is_empty)
+
+    def _with_new_ids(self, which: Mask, chance: Chance) -> Views:
+        table, rows = self.alone(), np.flatnonzero(which)
+        ids = Ids(table.id.high.copy(), table.id.low.copy())
+        renewed = table.id.take(rows).renewed(chance)
+        ids.high[rows], ids.low[rows] = renewed.high, renewed.low
+        return Views(ViewTable(ids, table.ssts, table.sst, table.ranges, table.visible))
 
 
 def _joined(parts: list[Views]) -> list[Views]:

@@ -99,6 +99,15 @@ class Boundary:
         self._value = 0
         self._etag: str | None = None
 
+    @property
+    def was_seen(self) -> bool:
+        """Whether this process has seen the file, so that it would notice the loss of it."""
+        return self._etag is not None
+
+    def forget(self) -> None:
+        """What was seen so far was of another database."""
+        self._value, self._etag = 0, None
+
     async def read(self) -> int:
         """The durable boundary. 0 if there has never been one."""
         started = self._runtime.monotonic()

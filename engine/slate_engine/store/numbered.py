@@ -12,18 +12,25 @@ newer, provided that the successor was not created *and deleted* since; in that 
 has reached it. So a poll of an unchanged namespace is one GET that finds nothing and one conditional GET of the boundary.
 Where that proof does not hold, the answer comes from a listing: without a boundary, and when the memory is so old that a
 collector which keeps no boundaries (SlateDB's, on local files) may have deleted the successor unseen.
+
+**Missing is not unchanged.** "Not found" is also what an empty folder answers. A boundary that was seen and is gone tells.
+Where none was ever seen, a look also asks for the object that it remembers (one HEAD). If that is gone or is another one,
+and so is all that was there at that time, the database was deleted: :class:`~slate_engine.errors.DatabaseDeleted`, from then
+on at every look. Only a ``caretaker``, such as a collector, goes on: with nothing, or with the next database.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from slate_engine.errors import DataError, InvalidError
-from slate_engine.runtime import Runtime
-from slate_engine.store.boundary import MAX_ID, Boundary
+from slate_engine.errors import DatabaseDeleted, DataError, InvalidError
+from slate_engine.runtime import Moment, Runtime
+from slate_engine.store.boundary import MAX_ID, Boundary, BoundaryLost
+from slate_engine.store.presence import Presence
 from slate_engine.store.protocol import CREATE, Buffer, Conflict, NotFound, ObjectMeta, ObjectStore, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -57,6 +64,8 @@ class Numbered:
     id: int
     data: Buffer
     etag: str
+    modified_ms: int = 0
+    """When it was created, by the clock of the store; 0 if this process created it and has not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +94,26 @@ class NumberedObjects:
         *,
         patience: float = 5.0,
         remember: float = 60.0,
+        caretaker: bool = False,
     ) -> None:
         self._store = store
         self._directory = directory.rstrip("/") + "/"
         self._extension = extension
         self._boundary = boundary
+        self._presence = Presence(store, self._directory)
         self._runtime = runtime
         self._patience = patience
-        self._remember_ms = int(remember * 1000)
+        self._remember = remember
+        self._caretaker = caretaker
         self._newest: Numbered | None = None
+        self._confirmed = Moment(runtime)
+        """When the look began that found it, and with it everything that it names."""
+        self._doubted = False
+        """Only a listing tells whether it still is the newest."""
         self._taken = 0
-        self._confirmed_ms = 0
+        """The last id that was taken when we wanted it."""
+        self._tried = 0
+        """The last id that we have tried to create."""
         self._warned = False
 
     def key(self, id: int) -> str:
@@ -104,21 +122,56 @@ class NumberedObjects:
         return f"{self._directory}{id:020d}.{self._extension}"
 
     async def latest(self) -> Numbered | None:
-        """The newest object, or None if there has never been one."""
+        """The newest object, or None if there has never been one. Raises ``DatabaseDeleted`` if what this process has seen
+        was deleted since."""
+        try:
+            return await self._latest()
+        except DatabaseDeleted:
+            if not self._caretaker:
+                raise
+            self._forget()
+            return await self._latest()
+
+    def _forget(self) -> None:
+        self._newest, self._taken, self._tried = None, 0, 0
+        if self._boundary is not None:
+            self._boundary.forget()
+
+    async def _latest(self) -> Numbered | None:
         deadline = self._runtime.monotonic() + self._patience
         delay = 0.01
+        known, confirmed = self._newest, self._confirmed
+        again = False
         while True:
-            asked_ms = self._runtime.now_ms()
-            newest = await self._follow() if self._trusted(asked_ms) else await self._search()
-            boundary = await self._boundary.read() if self._boundary else 0
+            began = Moment(self._runtime)
+            try:
+                newest = await self._follow() if self._trusted() else await self._search()
+                boundary = await self._given_up()
+            except BoundaryLost:
+                # Lost, or deleted with the database: then what we know is gone as well, and the rest of it in a moment.
+                if known is None or await self._is_there(known):
+                    raise
+                if not await self._has_others(known):
+                    raise self._presence.deleted() from None
+                if self._runtime.monotonic() >= deadline:
+                    raise
+                newest, boundary = None, 0
             if newest is None and boundary == 0:
-                return None
-            if newest is not None and newest.id > boundary:
-                self._keep(newest, asked_ms)
+                if known is None:
+                    return None
+                if not (self._guarded or await self._is_there(known) or await self._is_guarded_now()):
+                    raise self._presence.deleted()
+            if (
+                newest is not None
+                and newest.id > boundary
+                and await self._succeeds(newest, known, confirmed, listed=again)
+            ):
+                self._keep(newest, began)
                 return newest
+            again = True
             # A collector and writers went past while we looked; look again, from a listing.
-            self._newest = None
-            if self._runtime.monotonic() >= deadline:
+            self._doubted = True
+            if boundary and self._runtime.monotonic() >= deadline:
                 await self._check_not_ahead(boundary)
             await self._runtime.sleep(self._runtime.uniform(delay / 2, delay))
             delay = min(delay * 2, 0.5)
@@ -126,7 +179,7 @@ class NumberedObjects:
     async def read(self, id: int) -> Numbered:
         """The object with this id, wherever the boundary is: checkpoints keep old manifests alive. Raises ``NotFound``."""
         found = await self._store.get(self.key(id))
-        return Numbered(id, found.data, found.meta.etag)
+        return Numbered(id, found.data, found.meta.etag, found.meta.last_modified_ms)
 
     async def list(self, first: int = 0, last: int = MAX_ID) -> list[Entry]:
         """The objects with ids from ``first`` to ``last``, both included, in order."""
@@ -148,19 +201,31 @@ class NumberedObjects:
         """
         id = after_id + 1
         key = self.key(id)
-        asked_ms = self._runtime.now_ms()
+        known, confirmed = self._newest, self._confirmed
+        if known is not None and known.id > after_id:
+            raise Conflict(key, CREATE)  # we have seen it since the caller looked
+        began = Moment(self._runtime)
+        self._tried = max(self._tried, id)
         try:
             etag = await self._store.put(key, data, CREATE)
         except Conflict:
             self._taken = id
             raise
-        if self._boundary is not None:
-            boundary = await self._confirm(key, self._boundary)
-            if id <= boundary:
-                self._newest = None
+        created = Numbered(id, data, etag)
+        try:
+            boundary = await self._confirm(created, known)
+            if known is not None and known.id == after_id:
+                boundary = max(boundary, await self._overtaken(created, known, confirmed))
+        except DatabaseDeleted:
+            # It stands there alone, and would look alive.
+            await self._store.delete([key])
+            raise
+        if id <= boundary:
+            self._doubted = True
+            if self._boundary is not None:
                 self._boundary.reject(key, boundary)
-                raise StaleWrite(key, id, boundary)
-        self._keep(Numbered(id, data, etag), asked_ms)
+            raise StaleWrite(key, id, boundary)
+        self._keep(created, began)
         return id
 
     async def advance_boundary(self, to: int) -> int:
@@ -192,16 +257,72 @@ class NumberedObjects:
                 )
         await self._store.delete([self.key(id) for id in doomed])
 
-    @staticmethod
-    async def _confirm(key: str, boundary: Boundary) -> int:
+    async def _confirm(self, created: Numbered, known: Numbered | None) -> int:
         try:
-            return await boundary.read()
+            return await self._given_up()
+        except BoundaryLost:
+            if known is None or await self._is_there(known) or await self._has_others(known):
+                raise
+            raise self._presence.deleted() from None
         except StoreUnavailable as failure:
             raise StoreUnavailable(
-                f"object {key} was created, but its boundary could not be read: {failure}; read the newest state anew",
+                f"object {self.key(created.id)} was created, but its boundary could not be read: {failure}; read the newest "
+                "state again",
                 retryable=failure.retryable,
                 unknown_outcome=True,
             ) from failure
+
+    async def _given_up(self) -> int:
+        return await self._boundary.read() if self._boundary else 0
+
+    async def _has_others(self, known: Numbered) -> bool:
+        """Whether there is anything after ``known``, but for what we create ourselves."""
+        return bool(await self.list(max(known.id, self._tried) + 1))
+
+    async def _is_there(self, known: Numbered) -> bool:
+        return await self._presence.has(self.key(known.id), known)
+
+    @property
+    def _guarded(self) -> bool:
+        """Whether a boundary that we have seen tells us of deletions."""
+        return self._boundary is not None and self._boundary.was_seen
+
+    async def _is_guarded_now(self) -> bool:
+        """The first boundary of all may have come since we looked for one, and what is missing be below it."""
+        await self._given_up()
+        return self._guarded
+
+    async def _succeeds(self, newest: Numbered, known: Numbered | None, confirmed: Moment, *, listed: bool) -> bool:
+        """Whether ``newest`` is, or comes after, what we knew as the newest since ``confirmed``. False if only another look
+        can tell; raises ``DatabaseDeleted`` if all of that is gone, which only the second look of two by listing tells."""
+        if known is None or self._guarded:
+            return True
+        if await self._is_there(known):
+            return True
+        if not listed or await self._is_guarded_now():
+            return False
+        # A collector that keeps no boundaries deletes old ones, too; but it leaves other objects of that time.
+        try:
+            if newest.id > known.id and await self._presence.is_older(self.key(newest.id), known, confirmed):
+                return True
+        except NotFound:
+            return False
+        raise self._presence.deleted()
+
+    async def _overtaken(self, created: Numbered, known: Numbered, confirmed: Moment) -> int:
+        """The id up to which others have created and deleted objects after ``known``, so that ``created`` counts as lost; 0
+        if they have not. Raises ``DatabaseDeleted`` if all of it is gone."""
+        if self._guarded or await self._is_there(known):
+            return 0
+        if await self._is_guarded_now():
+            return await self._given_up()
+        last = (await self.list(created.id))[-1:]
+        if last and last[0].id > created.id:
+            return last[0].id - 1
+        with contextlib.suppress(NotFound):
+            if await self._presence.is_older(self.key(created.id), known, confirmed):
+                return 0
+        raise self._presence.deleted()
 
     async def _follow(self) -> Numbered | None:
         """From the remembered newest to the present one: one GET if nothing changed, two if there is one new object."""
@@ -219,7 +340,7 @@ class NumberedObjects:
     async def _search(self, above: int | None = None) -> Numbered | None:
         """The newest by listing, from the boundary on: what is below does not matter here."""
         if above is None:
-            above = await self._boundary.read() if self._boundary else 0
+            above = await self._given_up()
         for _ in range(_READS):
             entries = await self.list(above + 1)
             if not entries:
@@ -236,18 +357,19 @@ class NumberedObjects:
         entries = await self.list()
         return entries[-1].id if entries else None
 
-    def _trusted(self, now_ms: int) -> bool:
+    def _trusted(self) -> bool:
         return (
             self._boundary is not None
             and self._newest is not None
             and self._newest.id < MAX_ID
-            and 0 <= now_ms - self._confirmed_ms < self._remember_ms
+            and not self._doubted
+            and self._confirmed.age() < self._remember
         )
 
-    def _keep(self, newest: Numbered, confirmed_ms: int) -> None:
+    def _keep(self, newest: Numbered, confirmed: Moment) -> None:
         # Calls may overtake each other; what is older than the memory adds nothing to it.
         if self._newest is None or newest.id >= self._newest.id:
-            self._newest, self._confirmed_ms = newest, confirmed_ms
+            self._newest, self._confirmed, self._doubted = newest, confirmed, False
 
     def _id(self, key: str) -> int | None:
         stem, dot, extension = key.removeprefix(self._directory).partition(".")

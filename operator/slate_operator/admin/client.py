@@ -175,6 +175,7 @@ class HttpAdmin:
                 ParentFacts(each["path"], each["ssts"], each["size_bytes"], each["final_checkpoint_id"])
                 for each in said["parents"]
             ),
+            log_trouble=said.get("log_trouble"),  # pods of an older image do not say
         )
 
     # --- owners --------------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ class DatabaseFacts:
     dollars_a_month: float
     checkpoints: Sequence[CheckpointFacts] = ()
     parents: Sequence[ParentFacts] = ()
+    log_trouble: str | None = None
+    """Why nothing can read or open it: a WAL file that it needs is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def claim_path(seen: Observed, draft: Draft) -> None:
         draft.say(names.OWNED, None, "NotAsked", "the collector, which answers for the database, is being started")
         draft.hold("Starting", "the collector is being started, which comes before all others")
         return
-    answer = draft.ask(claim_of(seen.database))
+    answer = _in_the_way_of_a_clone(seen, draft) or draft.ask(claim_of(seen.database))
     if answer.problem in _REFUSALS:
         draft.status["destroyedAt"] = None  # whatever is marked there is not ours
     if answer.good:
@@ -39,6 +39,28 @@ def claim_path(seen: Observed, draft: Draft) -> None:
         draft.hold(reason, f"{answer.words}. {advice}", stalled=True)
     else:
         _unsure(seen, draft, answer)
+
+
+def _in_the_way_of_a_clone(seen: Observed, draft: Draft) -> Answer | None:
+    """A path that an object of this name gave back may be claimed again with the database in it. That is no new clone: it
+    shows what its source was when the earlier object was made."""
+    database = seen.database
+    if database.spec.bootstrap.clone is None or database.status.manifest_id is not None:
+        return None
+    answer, owner = draft.whose()
+    if not answer.good:
+        return answer
+    if owner is not None:
+        return None  # it is ours, and the clone was made already; or the claim is refused
+    answer, facts = draft.look()
+    if not answer.good:
+        return answer
+    if facts is None or facts.state != "alive":
+        return None
+    return Answer(
+        problem="database-exists",
+        words=f"there is a database at {database.spec.store.url} already, so no clone can be made there",
+    )
 
 
 def claim_of(database: SlateDatabase) -> Claim:
@@ -60,6 +82,11 @@ _REFUSALS = {
     "no-database": ("NoDatabase", "Set bootstrap.empty for a new one, or correct the url"),
     "not-destroyed": ("NotDestroyed", "Set bootstrap.adopt instead of bootstrap.recover"),
     "destroyed": ("Destroyed", "Set bootstrap.recover to bring it back"),
+    "wal-missing": (
+        "WalMissing",
+        "If the WAL is in a store of its own, put the URL of that store as SLATE_STORE__WAL_URL into the Secret that "
+        "store.secretRef names",
+    ),
 }
 """The problems that nothing but a change by the user solves. Every other one is a matter of time."""
 

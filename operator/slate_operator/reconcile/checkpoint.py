@@ -50,6 +50,7 @@ class CheckpointReconciler:
             )
         users = await users_of(self.cluster, checkpoint)
         try:
+            await self._check_alone(checkpoint)
             database = await self._database(checkpoint)
             admin = self.databases.admin(database)
             facts, events = await self._settle(checkpoint, admin)
@@ -70,6 +71,30 @@ class CheckpointReconciler:
         if body is None:
             raise Unfit("DatabaseMissing", f"there is no SlateDatabase {name!r} in this namespace; make it", final=True)
         return SlateDatabase.of(body)
+
+    async def _check_alone(self, checkpoint: Checkpoint) -> None:
+        """A checkpoint has one object: a second one would change how long it lives, and delete it under the first."""
+        if not _adopted(checkpoint):
+            return
+        first = min([checkpoint, *await self._twins(checkpoint)], key=_claim)
+        if first.metadata.uid != checkpoint.metadata.uid:
+            raise Unfit(
+                "HeldByAnother",
+                f"checkpoint {id_of(checkpoint)} is the one of Checkpoint {first.metadata.name}; use that object, or delete "
+                "it, and this one has the checkpoint",
+                final=True,
+            )
+
+    async def _twins(self, checkpoint: Checkpoint) -> list[Checkpoint]:
+        """Other objects that stand for the same checkpoint of the database."""
+        id, ref = id_of(checkpoint), checkpoint.spec.database_ref.name
+        return [
+            Checkpoint.of(body)
+            for body in await self.cluster.list(CHECKPOINTS, checkpoint.metadata.namespace)
+            if id in (body["metadata"]["uid"], (body["spec"].get("source") or {}).get("id"))
+            and body["spec"]["databaseRef"]["name"] == ref
+            and body["metadata"]["uid"] != checkpoint.metadata.uid
+        ]
 
     async def _settle(self, checkpoint: Checkpoint, admin: Admin) -> tuple[CheckpointFacts, Sequence[Happening]]:
         """The checkpoint as it is, made or prolonged if that is due."""
@@ -199,6 +224,8 @@ class CheckpointReconciler:
         if users:
             told = f"{', '.join(users)} still needs it; it goes when that is done"
             return self._held(checkpoint, users, said(names.DELETION_BLOCKED, True, "InUse", told), None)
+        if heirs := [each.metadata.name for each in await self._twins(checkpoint) if not each.metadata.deleting]:
+            return await self._release(body, f"the checkpoint itself stays: Checkpoint {heirs[0]} stands for it, too")
         database = await self.cluster.get(
             DATABASES, Key(checkpoint.metadata.namespace, checkpoint.spec.database_ref.name)
         )
@@ -252,6 +279,13 @@ def id_of(checkpoint: Checkpoint) -> str:
 
 def _adopted(checkpoint: Checkpoint) -> bool:
     return checkpoint.spec.source is not None and checkpoint.spec.source.id is not None
+
+
+def _claim(checkpoint: Checkpoint) -> tuple[bool, bool, str, str]:
+    """Of several objects for one checkpoint, the smallest claim counts: of the one that made it, then of the one that has
+    it already."""
+    metadata = checkpoint.metadata
+    return _adopted(checkpoint), checkpoint.status.created_at is None, metadata.creation_timestamp, metadata.uid
 
 
 def _is_held(checkpoint: Checkpoint, found: CheckpointFacts) -> bool:

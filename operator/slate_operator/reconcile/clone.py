@@ -52,6 +52,8 @@ class CloneReconciler:
                 events.append(Happening("Created", f"SlateDatabase {key.name} was made"))
             elif clone.status.database_ref is None:
                 await self._check_own(clone, made)
+            else:
+                _check_same_place(clone, made)
         except Unfit as trouble:
             return _unfit(clone, trouble)
         return await self._followed(clone, SlateDatabase.of(made), events)
@@ -162,6 +164,18 @@ class CloneReconciler:
             "sharedBytes": sum(parent.size_bytes for parent in facts.parents),
             "parentCheckpointId": held[0] if held else None,
         }
+
+
+def _check_same_place(clone: Clone, made: Body) -> None:
+    """Names are given again: the database that the clone made may be gone, and another one have its name."""
+    known, url = clone.status.url, made["spec"]["store"]["url"]
+    if known is not None and Place.of(known) != Place.of(url):
+        name = made["metadata"]["name"]
+        raise Unfit(
+            "DatabaseDeleted",
+            f"SlateDatabase {name} was made at {known} and is deleted; the one that has its name now is at {url}, and is "
+            "not of this clone. Delete this Clone",
+        )
 
 
 def database_name(clone: Clone) -> str:

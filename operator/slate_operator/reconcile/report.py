@@ -114,6 +114,9 @@ def _verdict(
         found = conditions.get(type)
         if found is not None and found.status == ("True" if type == names.CONTENDED else "False"):
             return said(names.READY, False, found.reason, found.message), False, False
+    answer = draft.seen.answers.get(Look())
+    if answer is not None and isinstance(answer.value, DatabaseFacts) and answer.value.log_trouble:
+        return said(names.READY, False, "WalMissing", answer.value.log_trouble), False, True
     for type in TYPES.values():
         found = conditions.get(type)
         if found is not None and found.status != "True":
@@ -125,7 +128,6 @@ def _verdict(
     if database.spec.hibernated:
         stopped = holds(conditions.values(), names.HIBERNATED)
         return said(names.READY, False, "Hibernated", "nothing but the collector runs, as asked"), not stopped, False
-    answer = draft.seen.answers.get(Look())
     if answer is not None and not answer.good:
         return said(names.READY, False, "NotAnswering", answer.words), False, False
     if answer is not None and answer.value is None:

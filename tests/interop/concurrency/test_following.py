@@ -73,7 +73,7 @@ async def test_the_reader_of_the_original_follows_us(mode: str, tmp_path: Path) 
                 await asyncio.sleep(0.02)
             worker.listen()
             wanted = set(book.acknowledged)
-            for _ in range(500):
+            for _ in range(6000):
                 if book.check("its reader", await rows_of_original(reader), ()) >= wanted:
                     break
                 await asyncio.sleep(0.02)

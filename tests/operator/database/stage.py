@@ -48,6 +48,8 @@ class Bucket:
     checkpoints: list[CheckpointFacts] = field(default_factory=list)
     reached: bool = True
     problem: str = ""
+    log_trouble: str | None = None
+    """What its collector says of a log of which files are missing."""
     failing: str = ""
     """What every operation fails with."""
     failing_status: int = 400
@@ -82,7 +84,18 @@ class Bucket:
     def facts(self) -> DatabaseFacts:
         assert self.state is not None
         return DatabaseFacts(
-            "orders", self.state, self.destroyed_at, 7, self.epoch, 1, 0, 1, 2048, 0.0, tuple(self.checkpoints)
+            "orders",
+            self.state,
+            self.destroyed_at,
+            7,
+            self.epoch,
+            1,
+            0,
+            1,
+            2048,
+            0.0,
+            tuple(self.checkpoints),
+            log_trouble=self.log_trouble,
         )
 
     def _claim(self, claim: Claim) -> Answer:
@@ -94,6 +107,8 @@ class Bucket:
         if self.state != expected:
             problem = {None: "no-database", "destroyed": "destroyed"}.get(self.state, "database-exists")
             return Answer(problem=problem, words="that is not what is there")
+        if self.log_trouble is not None:
+            return Answer(problem="wal-missing", words=self.log_trouble)
         self.owner = OURS
         return Answer()
 

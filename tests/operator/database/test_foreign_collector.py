@@ -49,7 +49,7 @@ async def test_what_is_somebody_elses_is_not_collected(monkeypatch: pytest.Monke
         assert await is_there(), "it was deleted by a collector that has no claim"
         await release(files, OWNER.uid)
         await claim(files, OTHER, "destroyed")
-        for _ in range(100):
+        for _ in range(2400):
             await asyncio.sleep(0.05)
             if not await is_there():
                 break

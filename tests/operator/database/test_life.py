@@ -115,6 +115,31 @@ def test_a_path_of_somebody_elses_is_left_alone() -> None:
     assert said(stage, names.READY)[0] == "True"
 
 
+def test_a_database_whose_log_is_elsewhere_is_not_adopted() -> None:
+    bucket = Bucket(state="alive", log_trouble="the WAL is probably in another store")
+    stage = Stage(SMALL | {"bootstrap": {"adopt": {}}}, bucket=bucket).look(4)
+    assert list(stage.deployments) == [Role.GC]
+    assert bucket.owner is None
+    assert said(stage, names.OWNED) == ("False", "WalMissing")
+    assert said(stage, names.STALLED) == ("True", "WalMissing")
+    told = stage.condition(names.READY).message  # type: ignore[union-attr]
+    assert "probably in another store" in told
+    assert "SLATE_STORE__WAL_URL" in told
+
+    bucket.log_trouble = None
+    stage.look(3)
+    assert said(stage, names.READY)[0] == "True"
+
+
+def test_a_log_that_is_lost_later_is_told_by_the_object() -> None:
+    stage = living(SMALL)
+    stage.bucket.log_trouble = "wal truncated at wal file 7"
+    stage.look(2)
+    assert said(stage, names.READY) == ("False", "WalMissing")
+    assert "wal file 7" in stage.condition(names.READY).message  # type: ignore[union-attr]
+    assert stage.runs(Role.WRITER), "it goes on writing, if it can"
+
+
 def test_one_that_loses_its_path_stops_what_it_runs() -> None:
     stage = living(SMALL)
     stage.bucket.owner = STRANGER

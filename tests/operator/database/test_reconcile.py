@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -67,9 +68,10 @@ async def let_garbage_go(world: World) -> None:
                 await world.delete(kind, body["metadata"]["name"])
 
 
-async def settle(world: World, name: str, done: Callable[[Body | None], bool], looks: int = 40) -> Body | None:
-    """Look, let pods run, and look again, until it is as wanted."""
-    for _ in range(looks):
+async def settle(world: World, name: str, done: Callable[[Body | None], bool]) -> Body | None:
+    """Reconcile and let pods run until the database is as wanted. A deletion alone lingers for five seconds."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
         await let_pods_run(world)
         body = await world.look(DATABASES, name)
         if done(body):
@@ -332,6 +334,30 @@ async def test_a_clone_begins_with_what_its_source_has(world: World) -> None:
     held = await settle(world, "source", blocked("SlateDatabase"))
     assert held is not None
     assert held["status"]["deletion"]["blockedBy"][0]["name"] == "copy"
+
+
+async def test_a_clone_is_not_what_an_earlier_one_of_its_name_has_left(world: World) -> None:
+    """The bytes of a deleted database stay by default. A clone of today that shows them would be one of last week."""
+    await start(world, "source", at("source"))
+    spec = at("copy", bootstrap={"clone": {"databaseRef": {"name": "source"}}})
+    await world.make(DATABASES, "copy", spec)
+    await settle(world, "copy", ready)
+    await world.delete(DATABASES, "copy")
+    await settle(world, "copy", gone)
+    await let_garbage_go(world)
+    await world.databases.write("source", b="2")
+
+    await world.make(DATABASES, "copy", spec)
+    body = await settle(world, "copy", lambda body: ready(body) or bool(condition(body, names.STALLED)))
+    assert condition(body, names.STALLED).get("reason") == "DatabaseExists", "old bytes are shown as a new clone"
+    assert "bootstrap.adopt" in condition(body, names.STALLED)["message"]
+    assert await world.get(DEPLOYMENTS, "copy-writer") is None
+    await world.delete(DATABASES, "copy")
+    await settle(world, "copy", gone)
+    await let_garbage_go(world)
+    assert await state(world, spec) == "alive"
+    await world.make(DATABASES, "copy", at("copy", bootstrap={"adopt": {}}))
+    await settle(world, "copy", ready)
 
 
 async def test_what_was_destroyed_is_recovered(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -174,3 +175,17 @@ def test_any_body_is_understood_or_refused(body: bytes, model: Any) -> None:
         refused = problem
     assert refused is None or refused.status in (400, 422)
     assert refused is None or refused.response().body
+
+
+async def test_a_database_without_its_log_is_not_adopted(api: Api) -> None:
+    owner = {"uid": "11111111-1111-1111-1111-111111111111", "namespace": "shop", "name": "orders", "expect": "database"}
+    await api.files.manifests.update(lambda old: replace(old, wal_id_last_seen=old.wal_id_last_seen + 1))
+    for id in (await api.files.manifest()).needed_wal_ids:
+        await api.files.store.delete([api.files.paths.wal(id)])
+    status, told = await api.ask("PUT", "/v1/owner", owner)
+    assert (status, told["type"]) == (409, "urn:slatekeeper:problem:wal-missing")
+    assert "probably in another store" in told["detail"]
+    assert (await api.ask("GET", "/v1/owner"))[1] == {"owner": None}
+    assert "probably in another store" in (await api.ask("GET", "/v1/status"))[1]["log_trouble"]
+    status, told = await api.ask("POST", "/v1/checkpoints", {})
+    assert (status, "probably in another store" in told["detail"]) == (409, True)

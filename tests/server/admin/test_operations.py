@@ -8,11 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
+from slate_engine.admin.destroying import destroy_softly, undelete
+from slate_engine.errors import InvalidError
 from slate_engine.gc.options import GcOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import SystemRuntime
 from slate_engine.server.admin.operations import KEEP_MS, PREFIX, Operation, Operations, Progress
 from slate_engine.server.admin.work import Workbench
+from slate_engine.state.tombstone import life_of
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import OVERWRITE, Buffer, PutMode, StoreUnavailable
 from tests.server.admin.conftest import files_of, make_database
@@ -102,6 +107,34 @@ async def test_success_is_told_when_it_is_stored(monkeypatch: Any) -> None:
     assert stored["state"] == "succeeded"
 
 
+@pytest.mark.parametrize("kind", ["clone", "copy"])
+async def test_what_was_made_before_the_process_died_is_found_again(store: MemoryStore, kind: str) -> None:
+    """The database was made, and the process died before the record of the operation said so."""
+    await make_database(store)
+    work, id = {"kind": kind, "target": "made"}, uuid4()
+    first = process(store)
+    await first.submit(id, work)
+    made = await ended(first, id)
+    assert made.state == "succeeded", made.problem
+    running = Operation(id, work, "running", made.created_ms, made.created_ms)
+    await store.put(f"db/{PREFIX}{id}.json", json.dumps(running.document()).encode())
+    second = process(store)
+    await second.resume()
+    again = await ended(second, id)
+    assert (again.state, again.result) == ("succeeded", made.result), again.problem
+    # The record is gone at last, and the operator asks once more.
+    await store.delete([f"db/{PREFIX}{id}.json"])
+    third = process(store)
+    await third.submit(id, work)
+    assert (await ended(third, id)).state == "succeeded"
+    other = uuid4()
+    await third.submit(other, work)
+    refused = await ended(third, other)
+    assert refused.state == "failed"
+    assert refused.problem is not None
+    assert "already" in refused.problem["detail"]
+
+
 async def test_a_start_that_is_tried_again_begins_nothing_twice(store: MemoryStore) -> None:
     await make_database(store)
     begun: list[UUID] = []
@@ -137,3 +170,76 @@ async def test_old_records_are_deleted(store: MemoryStore) -> None:
     await operations.resume()
     assert [each.id for each in await operations.all()] == [new.id]
     assert [name for name in await names(store) if PREFIX in name] == [f"db/{PREFIX}{new.id}.json"]
+
+
+@pytest.mark.parametrize("success_first", [True, False])
+async def test_what_has_succeeded_stays_so_whoever_else_was_at_it(store: MemoryStore, success_first: bool) -> None:
+    """The next process does again what the last one is about to finish, and shuts it out by that."""
+    await make_database(store)
+    lose, win = asyncio.Event(), asyncio.Event()
+
+    async def shut_out(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        await lose.wait()
+        raise InvalidError("another process was faster")
+
+    async def good(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        await win.wait()
+        return {"done": 1}
+
+    last, following, id = Operations(files_of(store), shut_out), Operations(files_of(store), good), uuid4()
+    await last.submit(id, {"kind": "undelete"})
+    await following.resume()
+    for process_of_it, event in [(following, win), (last, lose)] if success_first else [(last, lose), (following, win)]:
+        event.set()
+        told = await ended(process_of_it, id)
+    assert (told.state, told.result) == ("succeeded", {"done": 1})
+    assert (await ended(process(store), id)).state == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["destroy", "undelete"])
+async def test_what_a_user_has_taken_back_is_not_done_again(kind: str) -> None:
+    """The process that destroyed a database, or brought it back, died before it recorded that. The next one resumes it."""
+    store = Failing(SystemRuntime())
+    await make_database(store)
+    works = {"destroy": {"kind": "destroy", "mode": "soft"}, "undelete": {"kind": "undelete"}}
+    undo = undelete if kind == "destroy" else destroy_softly
+    if kind == "undelete":
+        await destroy_softly(files_of(store))
+    before = await life(store)
+    store.failures = 1000
+    first, id = process(store), uuid4()
+    await first.submit(id, works[kind])
+    await other_life(store, before)
+    await first.close()
+    store.failures = 0
+    second = process(store)
+    await second.resume()
+    assert (await ended(second, id)).state == "succeeded", "what is done is found, and not refused"
+
+    store.failures = 1000
+    await undo(files_of(store))
+    third, other = process(store), uuid4()
+    await third.submit(other, works[kind])
+    await other_life(store, before)
+    await third.close()
+    store.failures = 0
+    await undo(files_of(store))
+    fourth = process(store)
+    await fourth.resume()
+    failed = await ended(fourth, other)
+    assert failed.problem is not None
+    assert failed.problem["type"].endswith("overtaken")
+    assert await life(store) == before
+    await fourth.submit(uuid4(), works[kind])
+    await other_life(store, before)
+
+
+async def life(store: MemoryStore) -> str:
+    return life_of((await files_of(store).manifests.read_latest()).value)
+
+
+async def other_life(store: MemoryStore, before: str) -> None:
+    while True:
+        if await life(store) != before:
+            return
+        await asyncio.sleep(0.01)

@@ -222,6 +222,22 @@ async def test_what_was_asked_before_a_fault_is_answered(server: Server) -> None
     writer.close()
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "GET", "OPTIONS"])
+async def test_http_is_not_carried_out(server: Server, method: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A web page may have its visitor's browser send a request like this one to any port of the visitor's machine."""
+    body = b"SET pwned 1\r\nSET too 1\r\n"
+    head = f"{method} / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(head.encode() + body)
+        answer = await asyncio.wait_for(reader.read(), 60)
+        assert answer.splitlines()[-1].startswith(b"-ERR Protocol error: this is an HTTP request")
+        writer.close()
+    assert await server.client().exists("pwned", "too") == 0
+    assert server.numbers.refusals == ["http", "http"]
+    assert [record.levelname for record in caplog.records if "HTTP request" in record.message] == ["WARNING"]
+
+
 async def test_what_cannot_be_repeated_is_not_for_transactions(server: Server) -> None:
     client = server.client(single_connection_client=True)
     for command in ("SLATE.CHECKPOINT", "SLATE.FLUSH"):

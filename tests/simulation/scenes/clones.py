@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import UUID
 
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import NotThisClone, create_clone
 from slate_engine.errors import UnavailableError
 from slate_engine.lsm.commit import Change
 from slate_engine.lsm.reading import DatabaseFiles
@@ -22,6 +24,8 @@ from tests.simulation.session import JOIN, PATH, files_of, read_all
 from tests.simulation.world import HASTY, PATIENT, Crashed, Process, World, explore
 
 CLONE = "clone"
+REQUEST, STRANGER = UUID(int=1, version=4), UUID(int=2, version=4)
+"""The ids of two requests for a clone at the same path."""
 YOUNG = 1.0
 """Seconds for which collectors leave an object alone: next to nothing, so that only references protect it."""
 
@@ -45,14 +49,15 @@ async def clones(world: World) -> Play:
         await clients(session, 2, 5, Habits(pace=0.5, waits=0.8))
 
     writing = asyncio.ensure_future(play.in_process(writer, write()))
-    begun = await asyncio.gather(*(_insist(play, chance.uniform(0, 3)) for _ in range(chance.choice([1, 2]))))
+    request = chance.choice([REQUEST, REQUEST, None])
+    begun = await asyncio.gather(*(_insist(play, chance.uniform(0, 3), request) for _ in range(chance.choice([1, 2]))))
     await writing
-    await check_clone(play, min(begun, key=len))
+    await check_clone(play, min(begun, key=len), request)
     return await play.finish(options)
 
 
-async def _insist(play: Play, patience: float) -> frozenset[int]:
-    """Somebody who begins anew, in a new process, until the clone stands. Returns what was acknowledged when he began."""
+async def _insist(play: Play, patience: float, request: UUID | None) -> frozenset[int]:
+    """A client that starts again, in a new process, until the clone is made. Returns the rows acknowledged before that."""
     world, chance = play.world, play.chance
     await asyncio.sleep(patience)
     must_have = play.ledger.acknowledged
@@ -65,19 +70,24 @@ async def _insist(play: Play, patience: float) -> frozenset[int]:
             process.doom(1, 40)
         # Who takes long between a look at the manifests and a look at their boundary finds them out of step.
         with suppress(Crashed, UnavailableError, BoundaryAhead):
-            await process.run(_make(process))
+            try:
+                await process.run(_make(process, request))
+            except NotThisClone as refusal:
+                # Without an id, a client that did not hear of its success cannot be told that this clone is its own.
+                if request is not None or "a finished clone" not in refusal.message:
+                    raise AssertionError(f"a request does not know its own clone again: {refusal.message}") from refusal
             return must_have
         # Sometimes so long that what the parent kept for the first attempt has expired.
         await asyncio.sleep(chance.choice([0.1, 5.0, 400.0]))
     raise AssertionError("the clone cannot be made, in calm weather")
 
 
-async def _make(process: Process) -> None:
+async def _make(process: Process, request: UUID | None = None) -> None:
     with process.acting_as(Role.CLONER):
-        await create_clone(clone_of(process), [CloneSource(PATH)])
+        await create_clone(clone_of(process), [CloneSource(PATH)], id=request)
 
 
-async def check_clone(play: Play, must_have: frozenset[int]) -> None:
+async def check_clone(play: Play, must_have: frozenset[int], request: UUID | None) -> None:
     """The weather clears up, and what the parent keeps for attempts that came to nothing expires."""
     world = play.world
     for process in play.others:
@@ -98,9 +108,25 @@ async def check_clone(play: Play, must_have: frozenset[int]) -> None:
         held = (await parent.manifests.read_latest()).value.checkpoints
         kept = [each.id for each in held if each.expire_time_s is None]
         assert kept == [each.final_checkpoint_id for each in manifest.external_dbs], f"the parent keeps {held}"
+        await _check_known_again(process, request)
         await _go_its_own_way(clone)
 
     await play.within(3000, process.run(inspect()), "looking at the clone")
+
+
+async def _check_known_again(process: Process, request: UUID | None) -> None:
+    """A client that did not hear of its success asks again, and finds its clone. Any other request wants the state of now,
+    which this clone does not show."""
+    before = (await clone_of(process).manifests.read_latest()).id
+    if request is not None:
+        await _make(process, request)
+    for other in (None, STRANGER):
+        try:
+            await _make(process, other)
+        except NotThisClone:
+            continue
+        raise AssertionError("a finished clone of another request was given away as a new one")
+    assert (await clone_of(process).manifests.read_latest()).id == before, "asking for the clone again has changed it"
 
 
 async def _go_its_own_way(clone: DatabaseFiles) -> None:
@@ -132,11 +158,11 @@ class CrashedClone:
         victim.link.crash_at = self.request, self.moment
         must_have = play.ledger.acknowledged
         with suppress(Crashed):
-            await victim.run(_make(victim))
+            await victim.run(_make(victim, REQUEST))
         await asyncio.sleep(self.pause)
         heir = world.process("heir")
-        await heir.run(_make(heir))
-        await check_clone(play, must_have)
+        await heir.run(_make(heir, REQUEST))
+        await check_clone(play, must_have, REQUEST)
         return await play.finish()
 
 

@@ -90,7 +90,7 @@ async def reign(play: Play, options: WriterOptions) -> None:
 
 
 async def insist(world: World, work: Callable[[DatabaseFiles], Awaitable[object]]) -> None:
-    """Somebody who begins anew, in a new process, until it is done."""
+    """A client that starts again, in a new process, until it is done."""
     for attempt in range(8):
         with suppress(Crashed, UnavailableError, BoundaryAhead):
             await _once(_troubled(world) if attempt < 7 else world.process(), work)

@@ -6,7 +6,8 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
-from slate_engine.admin.cloning import SOURCE_LIFETIME_MS, CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import SOURCE_LIFETIME_MS, create_clone
 from slate_engine.admin.destroying import destroy_hard, destroy_softly
 from slate_engine.errors import UnavailableError
 from slate_engine.gc.collector import Collector
@@ -23,7 +24,7 @@ from tests.simulation.faults import Role
 from tests.simulation.ledger import Seen
 from tests.simulation.network import CALM, Weather
 from tests.simulation.play import OPTIONS, Play, Work, drawn_options
-from tests.simulation.scenes.clones import clone_of
+from tests.simulation.scenes.clones import REQUEST, clone_of
 from tests.simulation.scenes.crashes import leave_a_log
 from tests.simulation.scenes.destroys import insist, reign
 from tests.simulation.session import PATH, files_of, read_all
@@ -73,7 +74,9 @@ async def _flush(play: Play, process: Process) -> None:
 
 
 async def _clone(files: DatabaseFiles) -> None:
-    await create_clone(DatabaseFiles(files.store, "clone", files.runtime, files.operator), [CloneSource(PATH)])
+    await create_clone(
+        DatabaseFiles(files.store, "clone", files.runtime, files.operator), [CloneSource(PATH)], id=REQUEST
+    )
 
 
 async def _rewrite(files: DatabaseFiles) -> None:

@@ -10,10 +10,12 @@ from tests.simulation.play import Play
 from tests.simulation.scenes.backlogs import backlogs
 from tests.simulation.scenes.bank import bank
 from tests.simulation.scenes.clones import CrashedClone, clones, crashed_clones
+from tests.simulation.scenes.closes import closes
 from tests.simulation.scenes.compactions import compactions
 from tests.simulation.scenes.crashes import Crash, crashes
 from tests.simulation.scenes.destroys import deletions, destroys
 from tests.simulation.scenes.duels import duels, holes, parallel_duels, revenants, stragglers, walless_duels
+from tests.simulation.scenes.evictions import evictions
 from tests.simulation.scenes.families import families
 from tests.simulation.scenes.gc import collectors
 from tests.simulation.scenes.graces import graces
@@ -23,6 +25,7 @@ from tests.simulation.scenes.snapshots import snapshots
 from tests.simulation.scenes.storms import long_logs, outages, pressure, storms
 from tests.simulation.scenes.tables import tables
 from tests.simulation.scenes.transactions import transactions
+from tests.simulation.scenes.unions import unions
 from tests.simulation.world import World
 
 Scene = Callable[[World], Coroutine[Any, Any, Play]]
@@ -34,6 +37,7 @@ SCENES: dict[str, tuple[Scene, int]] = {
         (long_logs, 90),
         (pressure, 5),
         (outages, 60),
+        (closes, 60),
         (duels, 100),
         (parallel_duels, 50),
         (walless_duels, 40),
@@ -48,10 +52,12 @@ SCENES: dict[str, tuple[Scene, int]] = {
         (clones, 30),
         (destroys, 80),
         (deletions, 100),
+        (evictions, 100),
         (bank, 30),
         (leases, 12),
         (graces, 30),
         (families, 20),
+        (unions, 20),
         (tables, 40),
         (restores, 20),
     ]

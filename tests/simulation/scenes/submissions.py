@@ -5,18 +5,19 @@ from __future__ import annotations
 import random
 
 from slate_engine.format.ids import Ulid
+from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, TieredSpec
 from slate_engine.state.stores import CompactionsStore
 from slate_engine.state.tree import Tree
 from tests.simulation.play import Work
-from tests.simulation.session import PATH, files_of
+from tests.simulation.session import files_of
 from tests.simulation.world import Process
 
 
-def submitting(process: Process) -> Work:
+def submitting(process: Process, of: DatabaseFiles | None = None) -> Work:
     """Some make sense no more when a coordinator comes to look at them, and some never did."""
-    files, chance = files_of(process), process.runtime.random
-    books = CompactionsStore.open(files.store, PATH, files.runtime)
+    files, chance = of or files_of(process), process.runtime.random
+    books = CompactionsStore.open(files.store, files.paths.root, files.runtime)
 
     async def submit() -> None:
         newest = await files.manifests.latest()
@@ -33,7 +34,7 @@ def submitting(process: Process) -> Work:
 def _asked_for(tree: Tree, chance: random.Random) -> TieredSpec | None:
     views, runs = tuple(tree.l0.ids), tuple(run.id for run in tree.runs)
     fresh = max(runs, default=-1) + 1
-    match chance.randrange(4):
+    match chance.randrange(5):
         case 0 if views:
             return TieredSpec(views, runs, runs[-1] if runs else fresh)
         case 1 if len(views) > 1:
@@ -42,6 +43,8 @@ def _asked_for(tree: Tree, chance: random.Random) -> TieredSpec | None:
             return TieredSpec((), runs[:2], runs[1])
         case 3 if views and len(runs) > 1:
             return TieredSpec(views, runs[1:], runs[-1])  # a run lies in between
+        case 4 if len(views) > 1:
+            return TieredSpec(views[chance.randrange(1, len(views)) :], (), fresh)  # a part, as it may be
         case _:
             return None
 

@@ -54,10 +54,21 @@ class TestTheStalledWriter:
         assert await writer.create_next(9, b"state 10") == 10
 
     @pytest.mark.parametrize("name", NAMES)
-    async def test_would_win_without_the_boundary(self, store: MemoryStore, clock: ManualRuntime, name: str) -> None:
-        """The same with the check left out: the stale write is accepted, which is the loss that the boundary prevents."""
+    async def test_loses_without_the_boundary_if_what_it_follows_is_gone(
+        self, store: MemoryStore, clock: ManualRuntime, name: str
+    ) -> None:
         writer = unbounded(store, clock, name)
         after = await self.stall(store, clock, name, writer)
+        with pytest.raises(StaleWrite):
+            await writer.create_next(after, b"stale")
+
+    @pytest.mark.parametrize("name", NAMES)
+    async def test_would_win_without_the_boundary(self, store: MemoryStore, clock: ManualRuntime, name: str) -> None:
+        """The same while a checkpoint keeps what it follows: the stale write is accepted, which is the loss that the
+        boundary prevents."""
+        writer, held = unbounded(store, clock, name), unbounded(store, clock, name)
+        after = await self.stall(store, clock, name, writer)
+        await store.put(held.key(after), b"state %d" % after)
         assert await writer.create_next(after, b"stale") == 5
         assert bytes((await writer.read(5)).data) == b"stale"
         assert await newest(manifests(store, clock, name)) == (9, b"state 9"), "nobody will ever see it"
@@ -161,11 +172,13 @@ class TestLatest:
     async def test_a_memory_that_is_too_old_is_not_trusted(self, store: MemoryStore, clock: ManualRuntime) -> None:
         """SlateDB's collector can be told to keep no boundaries. It deletes nothing that is younger than five minutes."""
         reader = manifests(store, clock)
+        await store.put("db/wal/old", b"")
+        clock.seconds += 2
         await fill(reader, 4)
         await fill(unbounded(store, clock), 9, first=5)
-        await store.delete([reader.key(id) for id in range(1, 9)])
+        await store.delete([reader.key(id) for id in range(5, 9)])
         assert await newest(reader) == (4, b"state 4"), "nothing tells this apart from an unchanged namespace"
-        clock.seconds += 61
+        await store.delete([reader.key(id) for id in range(1, 5)])
         assert await newest(reader) == (9, b"state 9")
         clock.seconds -= 3600  # a clock that was set back proves nothing either
         await fill(unbounded(store, clock), 12, first=10)
@@ -174,6 +187,8 @@ class TestLatest:
 
     async def test_without_a_boundary_it_always_lists(self, store: MemoryStore, clock: ManualRuntime) -> None:
         reader, writer = unbounded(store, clock), unbounded(store, clock)
+        await store.put("db/wal/old", b"")
+        clock.seconds += 2
         await fill(writer, 4)
         assert await newest(reader) == (4, b"state 4")
         await fill(writer, 9, first=5)

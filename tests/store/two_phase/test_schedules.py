@@ -181,6 +181,8 @@ class World:
             await self.runtime.sleep(self.runtime.uniform(0, HOUR))
 
     async def run(self) -> None:
+        await TwoPhaseStore(self.bucket, self.table, self.runtime).put("db/wal/1.sst", b"older than all that follows")
+        await self.runtime.sleep(24 * HOUR)
         background = [asyncio.ensure_future(self.garbage_collector()), asyncio.ensure_future(self.recovery())]
         try:
             await asyncio.gather(*(self.writer(name, 6) for name in "abcd"))

@@ -94,6 +94,15 @@ def _or_crash(last: bool, found: T) -> T:
     return found
 
 
+async def until_its_death(work: Awaitable[object]) -> None:
+    """Do ``work``, until it is done or the process dies, in whichever of its tasks."""
+    with contextlib.suppress(Crash):
+        await work
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    loop.defects[:] = [defect for defect in loop.defects if not isinstance(defect, Crash)]
+
+
 async def at_every_request(
     world: Callable[[], Awaitable[MemoryStore]],
     work: Callable[[ObjectStore], Awaitable[object]],
@@ -108,11 +117,7 @@ async def at_every_request(
             at += 1
             bucket = await world()
             store = CrashingStore(bucket, at, carried_out=carried_out)
-            with contextlib.suppress(Crash):
-                await work(store)
-            loop = asyncio.get_running_loop()
-            assert isinstance(loop, SimulatedLoop)
-            loop.defects[:] = [defect for defect in loop.defects if not isinstance(defect, Crash)]
+            await until_its_death(work(store))
             await afterwards(bucket)
             if not store.dead:
                 break

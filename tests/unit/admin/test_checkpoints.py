@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -178,12 +179,13 @@ def test_it_costs_the_same_however_large_the_database_is(ssts: int) -> None:
         files = db.files
         store.take()
         await create_checkpoint(files)
-        # The first look takes a listing; each reading and the commit look at the boundary.
-        assert store.take() == {"list": 1, "get": 4, "put": 1}
+        # The first look takes a listing; each reading and the commit look at the boundary. There is none, so each also asks
+        # whether what it follows is still there.
+        assert store.take() == {"list": 1, "get": 4, "put": 1, "head": 1}
         await create_checkpoint(files)
-        assert store.take() == {"get": 3, "put": 1}
+        assert store.take() == {"get": 3, "put": 1, "head": 2}
         await create_checkpoint(db.files, CheckpointOptions(whole_log=True))
-        assert store.take() == {"list": 2, "get": 6, "put": 1}
+        assert store.take() == {"list": 2, "get": 6, "put": 1, "head": 2}
 
     simulate(scenario, 1)
 
@@ -231,3 +233,25 @@ async def test_two_hundred_at_once_on_local_files(tmp_path: Path) -> None:
     listed = {each.id: each.manifest_id for each in await list_checkpoints(db.files)}
     assert listed == {each.id: each.manifest_id for each in made}
     await store.close()
+
+
+@pytest.mark.parametrize("other", [{"name": "other"}, {"source": B}])
+def test_an_id_that_is_taken_by_another_checkpoint_is_refused(other: dict[str, Any]) -> None:
+    """The caller would go on with a state that it did not ask for."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await Database(MemoryStore(runtime), runtime).make()
+        await create_checkpoint(db.files, CheckpointOptions(id=A, name="one"))
+        await db.flush({b"a": b"1"})
+        await create_checkpoint(db.files, CheckpointOptions(id=B))
+        wanted = CheckpointOptions(**{"id": A, "name": "one", **other})
+        before = await list_checkpoints(db.files)
+        with pytest.raises(InvalidError, match="is another one already"):
+            await create_checkpoint(db.files, wanted)
+        assert await list_checkpoints(db.files) == before
+        # The same request is answered as it was, also when its lifetime was changed since.
+        await refresh_checkpoint(db.files, A, 60_000)
+        made = await create_checkpoint(db.files, CheckpointOptions(id=A, name="one"))
+        assert (made.id, made.manifest_id) == (A, before[0].manifest_id)
+
+    simulate(scenario, 1)

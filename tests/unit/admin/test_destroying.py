@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 
 from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, delete_checkpoint, list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, objects_of, read_time, undelete
 from slate_engine.errors import Fenced, InvalidError
 from slate_engine.gc.collector import Collector, collect_once

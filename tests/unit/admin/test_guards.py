@@ -17,11 +17,13 @@ import pytest
 
 from slate_engine.admin import checkpoints, cloning, copying, destroying, restoring
 from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.copying import copy_database
+from slate_engine.admin.deletion import Deletion
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
 from slate_engine.admin.restoring import RestoreOptions, restore
-from slate_engine.errors import DataError, Error, Fenced
+from slate_engine.errors import Error, Fenced
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.options import GcOptions, Task
 from slate_engine.lsm.commit import Change
@@ -33,15 +35,18 @@ from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state import destroy
 from slate_engine.state.checkpoints import with_checkpoint
 from slate_engine.state.clones import finished
-from slate_engine.state.commit import NothingStored
+from slate_engine.state.commit import NothingStored, Versioned
 from slate_engine.state.destroy import InvalidDeletion, claimed_for_deletion
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.tombstone import Destroyed, Tombstone
 from slate_engine.store.memory import MemoryStore
+from slate_engine.store.numbered import NumberedObjects
 from slate_engine.store.protocol import ObjectStore
 from tests.simulation.loop import Deadlock, SimulatedRuntime, simulate
-from tests.unit.admin.crashes import Crash, CrashingStore, at_every_request
+from tests.unit.admin.crashes import CrashingStore, at_every_request, until_its_death
 from tests.unit.admin.test_cloning import ROWS, beside, parent
+from tests.unit.admin.test_copying import two_copies_at_once
+from tests.unit.admin.test_restoring import restored_by_two
 from tests.unit.admin.workshop import CountingStore, Database, scan
 from tests.unit.gc.stalling import StallingStore
 
@@ -50,6 +55,7 @@ A, B = UUID(int=1, version=4), UUID(int=2, version=4)
 EAGER = Task(min_age=0)
 EAGERLY = GcOptions(manifests=EAGER, wal=EAGER, compacted=EAGER, compactions=EAGER)
 DISTRACTED = WriterOptions(manifest_poll_interval=1e6)
+REQUEST = UUID(int=7, version=4)
 """A writer that learns of nothing but by its own writes."""
 
 
@@ -160,10 +166,10 @@ def without_final_checkpoints(patch: Patch) -> None:
 
 
 def without_the_log(patch: Patch) -> None:
-    async def none_known(files: DatabaseFiles) -> int:
-        return (await files.manifests.read_latest()).value.replay_after_wal_id
+    async def none_found(store: object, paths: object, after: int) -> int:
+        return after
 
-    patch.setattr(checkpoints, "_log_end", none_known)
+    patch.setattr(checkpoints, "wal_frontier", none_found)
 
 
 async def interrupted_and_repeated(runtime: SimulatedRuntime) -> None:
@@ -175,7 +181,7 @@ async def interrupted_and_repeated(runtime: SimulatedRuntime) -> None:
         return store
 
     async def work(store: ObjectStore) -> None:
-        await create_clone(DatabaseFiles(store, "clone", runtime), [CloneSource("parent")])
+        await create_clone(DatabaseFiles(store, "clone", runtime), [CloneSource("parent")], id=REQUEST)
 
     async def afterwards(bucket: MemoryStore) -> None:
         await work(bucket)
@@ -293,13 +299,14 @@ async def interrupted_deletion(runtime: SimulatedRuntime) -> None:
 
 
 def with_the_manifest_first(patch: Patch) -> None:
-    delete_all = destroying._delete_all
+    sweep = Deletion.sweep
 
-    async def reversed_order(files: DatabaseFiles, deleted: Callable[[Sequence[str]], None]) -> list[str]:
+    async def reversed_order(deletion: Deletion, *, final: bool = False) -> None:
+        files = deletion._files
         await files.store.delete([entry.meta.key for entry in await files.manifests.objects.list()])
-        return await delete_all(files, deleted)
+        await sweep(deletion, final=final)
 
-    patch.setattr(destroying, "_delete_all", reversed_order)
+    patch.setattr(Deletion, "sweep", reversed_order)
 
 
 def without_a_word_to_the_parent(patch: Patch) -> None:
@@ -372,12 +379,8 @@ async def brought_back_too_late(runtime: SimulatedRuntime) -> None:
     await store.stalled.wait()
     await destroy_hard(db.files)
     store.go_on()
-    with pytest.raises(DataError, match="is not undeleted"):
+    with pytest.raises(Error, match="is not undeleted"):
         await back
-    # What is left of it says itself that it is none, and can be deleted.
-    with pytest.raises(Destroyed):
-        await db.values()
-    await destroy_hard(db.files)
     assert [key for key in bucket._objects if key.startswith("parent/")] == []
 
 
@@ -385,7 +388,11 @@ def without_a_look_at_what_came_back(patch: Patch) -> None:
     async def nothing(*arguments: object) -> None:
         """Whatever it is."""
 
+    async def not_overtaken(*arguments: object) -> int:
+        return 0
+
     patch.setattr(destroying, "_check_whole", nothing)
+    patch.setattr(NumberedObjects, "_overtaken", not_overtaken)
 
 
 async def written_after_the_end(runtime: SimulatedRuntime) -> None:
@@ -469,7 +476,7 @@ def with_the_manifest_before_the_objects(patch: Patch) -> None:
     copy_objects = copying._copy_objects
 
     async def late(source: DatabaseFiles, target: DatabaseFiles, manifest: Manifest, *others: Any) -> None:
-        await copying._commit(target, manifest)
+        await copying._commit(target, manifest, others[0])
         await copy_objects(source, target, manifest, *others)
 
     patch.setattr(copying, "_copy_objects", late)
@@ -502,6 +509,13 @@ def with_whatever_log_is_there(patch: Patch) -> None:
     patch.setattr(copying, "_drop_other_log", nothing)
 
 
+def with_a_state_for_each_attempt(patch: Patch) -> None:
+    async def none(*others: object) -> None:
+        """No other attempt is seen."""
+
+    patch.setattr(copying, "_known_hold", none)
+
+
 # --- restoring -------------------------------------------------------------------------------------------------------
 
 
@@ -520,8 +534,7 @@ async def restored_twice(runtime: SimulatedRuntime) -> None:
         bucket = db.store
         assert isinstance(bucket, MemoryStore)
         store = CrashingStore(bucket, at, carried_out=True)
-        with contextlib.suppress(Crash):
-            await restore(DatabaseFiles(store, "parent", runtime), A, options)
+        await until_its_death(restore(DatabaseFiles(store, "parent", runtime), A, options))
         kept = (await db.manifest()).checkpoint(B)
         if kept is not None:
             break
@@ -537,6 +550,15 @@ async def restored_twice(runtime: SimulatedRuntime) -> None:
 
 def with_the_first_that_was_kept(patch: Patch) -> None:
     patch.setattr(restoring, "without_checkpoint", lambda manifest, id: manifest)
+
+
+def without_a_look_at_who_was_faster(patch: Patch) -> None:
+    ends = restoring._end_the_present
+
+    async def of_no_name(files: DatabaseFiles, keep_id: UUID, name: str) -> Versioned[Manifest]:
+        return await ends(files, keep_id, "")
+
+    patch.setattr(restoring, "_end_the_present", of_no_name)
 
 
 async def written_after_a_restore(runtime: SimulatedRuntime) -> None:
@@ -601,6 +623,8 @@ RULES = {
     "destroying takes the epochs": Rule(flushed_after_the_end, without_new_epochs),
     "the source of a copy is held": Rule(source_moves_on, without_a_hold),
     "the manifest is copied last": Rule(interrupted_copy, with_the_manifest_before_the_objects),
+    "attempts at one copy copy one state": Rule(two_copies_at_once, with_a_state_for_each_attempt),
+    "a restore is done once": Rule(restored_by_two, without_a_look_at_who_was_faster),
     "a copy has its own log only": Rule(another_copy_at_the_same_place, with_whatever_log_is_there),
     "the present is kept, not an earlier one": Rule(restored_twice, with_the_first_that_was_kept),
     "restoring fences the log": Rule(written_after_a_restore, without_a_fence),

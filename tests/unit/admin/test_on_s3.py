@@ -10,7 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slate_engine.admin.checkpoints import create_checkpoint, delete_checkpoint, list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.copying import copy_database
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
 from slate_engine.admin.restoring import restore
@@ -22,7 +23,7 @@ from slate_engine.store.protocol import ObjectStore
 from tests.servers import versitygw
 from tests.unit.admin.workshop import Database, names
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900), pytest.mark.usefixtures("no_linger")]
 RUNTIME = SystemRuntime()
 
 

@@ -6,8 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from slate_engine.admin import restoring
 from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, delete_checkpoint, list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.destroying import destroy_softly
 from slate_engine.admin.restoring import PREPARED_MS, RestoreOptions, restore
 from slate_engine.errors import Fenced, InvalidError
@@ -18,6 +20,7 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing
+from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import Destroyed
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import ObjectStore
@@ -244,3 +247,32 @@ def test_a_writer_that_comes_in_between_wins() -> None:
         assert await db.values() == LATER
 
     simulate(scenario, 1)
+
+
+async def restored_by_two(runtime: SimulatedRuntime, *, log: bool = False) -> None:
+    """The next process takes up a restore while the one before ends it, and work has gone on since."""
+    db = await changed_since(runtime)
+    options, written = RestoreOptions(keep_id=B), {b"new": b"1"} if log else {}
+    read = restoring.read_kept
+
+    async def slow(files: DatabaseFiles, newest: Manifest, id: UUID) -> Manifest:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(restoring, "read_kept", read)
+            await restore(db.files, A, options)
+        for key, value in written.items():
+            writer = await Writer.open(db.files, WriterOptions())
+            await (await writer.write([Change(key, value)])).durable()
+            await writer.close()
+        return await read(files, newest, id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restoring, "read_kept", slow)
+        done = await restore(db.files, A, options)
+    assert done.kept == B
+    assert await scan(await db.files.checkpoint(B)) == LATER, "what was there before the restore is lost"
+    assert await db.values() == {**ROWS, **written}
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_two_that_restore_at_once_keep_what_was_there(log: bool) -> None:
+    simulate(lambda runtime: restored_by_two(runtime, log=log), 1)

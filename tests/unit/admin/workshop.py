@@ -111,7 +111,7 @@ class Database:
     async def commit_job(self, output: SstHandle, made_from: Manifest, *, destination: int = 0) -> None:
         def change(old: Manifest) -> Manifest:
             views = [view.id for view in made_from.root.l0]
-            tree = old.root.without_l0(views).without_runs(run.id for run in made_from.root.runs)
+            tree = old.root.without_oldest_l0(len(views)).without_runs(run.id for run in made_from.root.runs)
             tree = tree.with_run(SortedRun(destination, Views.of([SstView(output.id, output)])))
             if views:
                 tree = replace(tree, last_compacted_l0_view=views[0])

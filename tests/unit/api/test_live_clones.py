@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("no_linger")
+
 UNKNOWN = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+SOME_ID = "01740ee5-6459-44af-9a45-85deb6e468e3"
 
 
 def admin(kit: Any, store: Any, path: str) -> Any:
@@ -47,7 +50,6 @@ async def test_a_clone_goes_its_own_way(kit: Any) -> None:
     await fill(kit, store, "db", b=b"2")
     await clone(kit, store, "then", source(kit, "db", checkpoint.id))
     await clone(kit, store, "now", source(kit, "db"))
-    await clone(kit, store, "now", source(kit, "db"))  # once more is no more
     await fill(kit, store, "now", c=b"3")
     await clone(kit, store, "of it", source(kit, "now"))
     assert await rows(kit, store, "then") == [(b"a", b"1"), (b"b", b"1")]
@@ -55,6 +57,44 @@ async def test_a_clone_goes_its_own_way(kit: Any) -> None:
     assert (
         await rows(kit, store, "now") == await rows(kit, store, "of it") == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
     )
+
+
+async def test_a_clone_that_is_asked_for_again(kit: Any) -> None:
+    """The original gives any clone of the same database away. Ours knows whether it was made for this request."""
+    store = kit.memory()
+    await fill(kit, store, "db", a=b"1")
+    checkpoint = await admin(kit, store, "db").create_detached_checkpoint(
+        kit.lib.CheckpointOptions(lifetime_ms=None, source=None, name=None)
+    )
+    await clone(kit, store, "now", source(kit, "db"))
+    await clone(kit, store, "then", source(kit, "db", checkpoint.id))
+    await fill(kit, store, "db", a=b"2")
+    await clone(kit, store, "then", source(kit, "db", checkpoint.id))
+    if kit.is_ours:
+        found, message, _ = await kit.failure(clone(kit, store, "now", source(kit, "db")))
+        assert (found, "a finished clone of 'db' already" in message) == ("Data", True), message
+    else:
+        await clone(kit, store, "now", source(kit, "db"))
+    for path in ("now", "then"):
+        assert await rows(kit, store, path) == [(b"a", b"1")]
+
+
+async def test_ours_knows_a_request_by_its_id(ours: Any) -> None:
+    store = ours.memory()
+    await fill(ours, store, "db", a=b"1")
+
+    async def made(id: str) -> None:
+        builder = admin(ours, store, "clone").create_clone_builder_from_source(source(ours, "db"))
+        builder.with_id(id)
+        await builder.build()
+
+    await made(SOME_ID)
+    await fill(ours, store, "db", a=b"2")
+    await made(SOME_ID)
+    assert (await ours.failure(made(UNKNOWN)))[0] == "Data"
+    assert await rows(ours, store, "clone") == [(b"a", b"1")]
+    with pytest.raises(ours.lib.Error.Invalid, match="is a UUID"):
+        await made("no id")
 
 
 async def test_ranges_and_unions(kit: Any) -> None:

@@ -24,6 +24,11 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def deleting_does_not_wait(no_linger: None) -> None:
+    """No process uses what these tests delete."""
+
+
+@pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STORE", "PATH", "WAL_STORE", "ENV_FILE", "MERGE_OPERATOR", "OUTPUT"):
         monkeypatch.delenv(f"SLATE_{name}", raising=False)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from slate_engine.errors import ClosedError, CloseReason
+from slate_engine.lsm.commit import Change
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.writer import Writer
+from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.runtime import SystemRuntime
+from slate_engine.store.open import open_store
 from tests.unit.cli.conftest import Slate, done, facts
 
 RFC = {
@@ -80,12 +89,24 @@ def test_a_given_id_makes_repeating_harmless(filled: Slate) -> None:
     assert len(facts(filled("--output", "json", "list-checkpoints", "-n", "once"))) == 1
 
 
-def test_with_log_keeps_rows_that_are_in_the_log_only(slate: Slate) -> None:
-    done(slate("put", "k", "v"))  # durable in the WAL, and in no SST
+def test_with_log_keeps_rows_that_the_manifest_does_not_know_of(slate: Slate, tmp_path: Path) -> None:
+    done(slate("put", "k", "v"))
+    done(slate("create-checkpoint", "-n", "after a close"))
+    assert slate("get", "k", "-c", "after a close").stdout == "v\n"
+    asyncio.run(write_and_die(tmp_path / "store"))
     done(slate("create-checkpoint", "-n", "without"))
     done(slate("create-checkpoint", "-n", "with", "--with-log"))
-    assert slate("get", "k", "-c", "with").stdout == "v\n"
-    assert slate("get", "k", "-c", "without").exit_code == 3
+    assert slate("get", "l", "-c", "with").stdout == "v\n"
+    assert slate("get", "l", "-c", "without").exit_code == 3
+
+
+async def write_and_die(folder: Path) -> None:
+    """A row that is durable in the WAL. The manifest does not know of it, as after a kill."""
+    runtime = SystemRuntime(threads=1)
+    files = DatabaseFiles(open_store(f"file://{folder}", runtime=runtime), "db", runtime)
+    writer = await Writer.open(files, WriterOptions())
+    await (await writer.write([Change(b"l", b"v")])).durable()
+    writer.stop(ClosedError("killed", CloseReason.UNKNOWN))
 
 
 def test_two_checkpoints_of_one_name_are_told_apart_by_id(filled: Slate) -> None:

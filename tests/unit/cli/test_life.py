@@ -9,6 +9,8 @@ import pytest
 from slate_engine.cli import session as sessions
 from tests.unit.cli.conftest import Slate, done, facts
 
+SOME_ID = "01740ee5-6459-44af-9a45-85deb6e468e3"
+
 
 def objects(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
@@ -33,6 +35,26 @@ def test_a_clone_shares_and_goes_its_own_way(filled: Slate, tmp_path: Path) -> N
     assert "shown of db, in place: 1 SST" in done(filled("explain", path="clone")).stdout
     (sst,) = (tmp_path / "store" / "db" / "compacted").iterdir()
     assert facts(filled("--output", "json", "read-sst", sst.stem, path="clone"))["object"] == f"db/compacted/{sst.name}"
+
+
+def test_a_finished_clone_of_an_older_state_is_refused(filled: Slate) -> None:
+    made = ["--output", "json", "create-clone", "--from", "db"]
+    done(filled(*made, path="clone"))
+    first = facts(filled(*made, "--id", SOME_ID, path="named"))
+    done(filled("put", "--takeover", "k0001", "changed"))
+    for again in (
+        filled(*made, path="clone"),
+        filled(*made, path="named"),
+        filled(*made, "--id", SOME_ID, path="clone"),
+    ):
+        assert again.exit_code == 1
+        assert "there is a finished clone of 'db' already" in again.stderr
+        assert "choose another path, or destroy that database" in again.stderr
+    assert facts(filled(*made, "--id", SOME_ID, path="named")) == first, "the same request is harmless to repeat"
+    assert filled("get", "k0001", path="named").stdout == "v1\n"
+    wrong = filled(*made, "--id", "some", path="x")
+    assert wrong.exit_code == 2
+    assert "uuidgen" in wrong.stderr
 
 
 def test_a_clone_of_some_keys_and_of_nothing(filled: Slate) -> None:

@@ -151,3 +151,17 @@ def test_waiting_for_a_pipe_can_be_given_up() -> None:
     os.close(read)
     os.close(write)
     assert not waiting.is_alive()
+
+
+@pytest.mark.parametrize(("row", "fields"), [("kept", 1), ("kept,a,b", 3)])
+def test_a_csv_row_with_other_fields_than_the_header_changes_nothing(
+    slate: Slate, tmp_path: Path, row: str, fields: int
+) -> None:
+    """A row that was cut off is not a deletion, and a comma that was not quoted does not end a value."""
+    done(slate("put", "kept", "value"))
+    file = tmp_path / "rows.csv"
+    file.write_text(f"key,value\n{row}\n")
+    result = slate("import", "--takeover", str(file))
+    assert shown(slate) == {"kept": "value"}
+    assert result.exit_code == 1
+    assert f"record 1 of {file} has {fields} fields, and the header has 2" in " ".join(result.stderr.split())

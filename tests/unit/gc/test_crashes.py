@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from slate_engine.admin.checkpoints import list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.options import GcOptions, Kind, Task
 from slate_engine.lsm.reading import DatabaseFiles

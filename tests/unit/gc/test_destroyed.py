@@ -8,6 +8,7 @@ from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint
 from slate_engine.admin.destroying import destroy_softly, time_key, undelete
 from slate_engine.gc.collector import Collector, collect_once
 from slate_engine.gc.options import GcOptions, Kind, Task, dry
+from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.config import GcConfig
 from slate_engine.server.roles.gc import options_of
 from slate_engine.state.destroy import claimed_for_deletion
@@ -170,5 +171,28 @@ def test_a_dry_run_writes_nothing_even_if_the_destroyer_died_before_it_had_writt
         assert await db.names("gc") == ["compactor_epoch"]
         await collect_once(db.files, OPTIONS)
         assert await db.names("gc") == ["compactor_epoch", "destroyed_at_s"]
+
+    simulate(scenario, 1)
+
+
+def test_a_boundary_that_came_when_all_was_gone_is_deleted() -> None:
+    """A collector advances a boundary, and the request arrives after another one has deleted the database."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        store = MemoryStore(runtime)
+        files = DatabaseFiles(store, "db", runtime)
+        late = "db/gc/manifest.boundary"
+        await store.put(late, b"7")
+        assert (await collect_once(files, OPTIONS)).gone
+        assert late in store._objects, "whatever deletes the database may still be at it"
+        await runtime.sleep(3600)
+        await store.put("db/wal/00000000000000000001.sst", b"")
+        assert (await collect_once(files, OPTIONS)).gone
+        assert late in store._objects, "it is not all there is"
+        await store.delete(["db/wal/00000000000000000001.sst"])
+        assert (await collect_once(files, dry(OPTIONS))).gone
+        assert late in store._objects
+        assert (await collect_once(files, OPTIONS)).gone
+        assert not store._objects
 
     simulate(scenario, 1)

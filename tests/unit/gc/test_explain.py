@@ -6,7 +6,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, list_checkpoints
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.format.ids import Ulid
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.discovery import find_clones

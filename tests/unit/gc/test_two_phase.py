@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.destroying import destroy_hard
 from slate_engine.gc.collector import Collector, collect_once
 from slate_engine.gc.options import GcOptions, Kind, Task, dry

@@ -15,6 +15,7 @@ from bench.manifest import large_manifest
 from slate_engine.errors import Fenced
 from slate_engine.format.ids import Ids
 from slate_engine.format.key_range import ALL, KeyRange
+from slate_engine.runtime import SystemRuntime
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
 from slate_engine.state.clones import InvalidUnion, Source, cloned, finished, projected, united
 from slate_engine.state.destroy import (
@@ -42,6 +43,7 @@ from tests.unit.state.drawn import key_ranges, keys, manifests
 NOW_MS = 1_700_000_000_000
 NOW_S = NOW_MS // 1000
 A, B = UUID(int=1), UUID(int=2)
+CHANCE = SystemRuntime()
 FEW = settings(max_examples=30)
 
 
@@ -146,7 +148,7 @@ def test_what_cannot_be_destroyed_or_taken_back() -> None:
 @FEW
 @given(living())
 def test_a_clone_shows_the_same_and_says_where_it_lies(manifest: Manifest) -> None:
-    clone = cloned(Source("parent of it", A, manifest), ids())
+    clone = cloned(Source("parent of it", A, manifest), ids(), CHANCE)
     assert not clone.initialized
     assert clone.checkpoints == ()
     assert shown(clone) == shown(manifest)
@@ -168,8 +170,8 @@ def test_a_projection_shows_those_keys_and_no_others(
     both = first.intersect(second)
     assume(both is not None)
     assert both is not None
-    once, twice = projected(manifest, both), projected(projected(manifest, first), second)
-    assert shown(projected(manifest, ALL)) == shown(manifest)
+    once, twice = projected(manifest, both, CHANCE), projected(projected(manifest, first, CHANCE), second, CHANCE)
+    assert shown(projected(manifest, ALL, CHANCE)) == shown(manifest)
     for part in (once, twice):
         for key in some:
             through = [sst for sst, range in shown(part) if key in range]
@@ -182,8 +184,8 @@ def test_a_projection_shows_those_keys_and_no_others(
 def test_what_cannot_be_united() -> None:
     plain, named = Manifest(), Manifest(segment_extractor_name="by day")
     with pytest.raises(InvalidUnion, match=r"\['None', 'by day'\]"):
-        united([Source("a", A, plain), Source("b", B, named)], ids())
-    assert united([Source("a", A, plain), Source("b", B, plain)], ids()).trees == Trees()
+        united([Source("a", A, plain), Source("b", B, named)], ids(), CHANCE)
+    assert united([Source("a", A, plain), Source("b", B, plain)], ids(), CHANCE).trees == Trees()
 
 
 @FEW
@@ -191,11 +193,11 @@ def test_what_cannot_be_united() -> None:
 def test_two_halves_united_are_the_whole(manifest: Manifest, middle: bytes) -> None:
     assume(middle != b"")
     halves = KeyRange.half_open(None, middle), KeyRange.half_open(middle, None)
-    sources = [Source(f"half {i}", UUID(int=i), projected(manifest, half)) for i, half in enumerate(halves)]
+    sources = [Source(f"half {i}", UUID(int=i), projected(manifest, half, CHANCE)) for i, half in enumerate(halves)]
     for source in sources:
         assume(all(each.path not in ("half 0", "half 1") for each in source.manifest.external_dbs))
     try:
-        whole = united(sources, ids())
+        whole = united(sources, ids(), CHANCE)
     except InvalidUnion:
         # A view whose range begins below its SST's first key may reach over the middle, or a segment into another.
         return
@@ -203,6 +205,7 @@ def test_two_halves_united_are_the_whole(manifest: Manifest, middle: bytes) -> N
     assert (whole.writer_epoch, whole.replay_after_wal_id, whole.checkpoints) == (0, 0, ())
     runs = [run.id for tree in whole.trees for run in tree.runs]
     assert len({*runs}) == len(runs)
+    assert all(len({*tree.l0.ids}) == len(tree.l0) for tree in whole.trees)
     assert (whole.owners >= 0).all()
 
 
@@ -212,7 +215,7 @@ def test_segments_of_different_depth_are_not_united() -> None:
 
     some = large_manifest(4, 0, 1)
     with pytest.raises(InvalidUnion, match=r"segment b'a' of one database contains segment b'ab'"):
-        united([Source("a", A, with_segment(b"a", some)), Source("b", B, with_segment(b"ab", some))], ids())
+        united([Source("a", A, with_segment(b"a", some)), Source("b", B, with_segment(b"ab", some))], ids(), CHANCE)
 
 
 # --- detaching -------------------------------------------------------------------------------------------------------

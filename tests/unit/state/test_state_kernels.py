@@ -11,6 +11,7 @@ from bench.manifest import large_manifest
 from slate_engine.format import ids
 from slate_engine.format.flatbuf import lay, spans, walk
 from slate_engine.format.key_range import KeyRange
+from slate_engine.runtime import SystemRuntime
 from slate_engine.state import tracker
 from slate_engine.state.compactions_read import decode_compactions
 from slate_engine.state.compactions_write import encode_compactions
@@ -44,8 +45,10 @@ def use_everything() -> None:
         assert decode_compactions(kind(encode_compactions(book)), object="") == book
     for data, decode in sst_meta():
         decode(data)
-    joined = Views.concat([manifest.root.l0, read.root.l0[1:]]).projected(KeyRange.half_open(b"c", b"x"))
-    changed = joined.without([joined[0].id])[::2]
-    tree = read.root.with_l0(Views.of([view(99)])).without_l0([view(8).id])
+    joined = Views.concat([manifest.root.l0, read.root.l0[1:]]).projected(
+        KeyRange.half_open(b"c", b"x"), SystemRuntime()
+    )
+    changed = joined.with_distinct_ids(SystemRuntime())[::2]
+    tree = read.root.with_l0(Views.of([view(99)])).without_oldest_l0(1)
     encode_manifest(read.with_root(tree).with_tree(b"zz", tree.with_l0(changed).without_runs([4, 2])))
     encode_manifest(decode_manifest(encode_manifest(large_manifest(500, 5, 3)), object=""))

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slate_engine.format.ids import Ids, Ulid
-from slate_engine.format.key_range import Bound, KeyRange
+from slate_engine.format.key_range import ALL, Bound, KeyRange
 from slate_engine.format.sst_meta import Codec, FilterFormat, SstInfo, SstType
+from slate_engine.runtime import SystemRuntime
 from slate_engine.state.manifest import ExternalDb, Manifest
 from slate_engine.state.ssts import NO_SSTS, SstHandle, Ssts
 from slate_engine.state.tree import Segment, SortedRun, Tree, Trees
@@ -62,13 +63,6 @@ def test_joining_and_filtering(one: Trees, other: Trees, data: st.DataObject) ->
     assert list(joined) == expected
     keep = np.array([data.draw(st.booleans()) for _ in expected], np.bool_)
     assert list(joined.where(keep)) == [each for each, kept in zip(expected, keep, strict=True) if kept]
-    gone = {each.id for each in expected if data.draw(st.booleans())}
-    assert list(joined.without(gone)) == [each for each in expected if each.id not in gone]
-    for each in expected:
-        found = joined.find(each.id)
-        assert found is not None
-        assert expected[found].id == each.id
-    assert joined.find(Ulid(12345)) is None or Ulid(12345) in {each.id for each in expected}
 
 
 @given(all_trees())
@@ -99,15 +93,39 @@ def test_projection_cuts_every_view_as_one_by_one(trees: Trees, wanted: KeyRange
                 visible = wanted if each.visible_range is None else each.visible_range.intersect(wanted)
                 cut = SstView(each.id, each.sst, visible)
                 if visible is not None and cut.key_range is not None:
-                    expected.append(cut)
-            assert list(views.projected(wanted)) == expected
+                    expected.append((each, cut))
+            projected = views.projected(wanted, SystemRuntime())
+            assert projected.shows_same(Views.of(cut for _, cut in expected))
+            for (before, cut), after in zip(expected, projected, strict=True):
+                is_same = (before.visible_range or ALL) == cut.visible_range
+                assert (after.id == before.id) is is_same
+                assert after.id.ms == before.id.ms
+
+
+@given(st.lists(st.integers(0, 5)), st.integers(0, 12))
+def test_what_has_to_go_with_the_views_from_a_place_on(numbers: list[int], start: int) -> None:
+    views = Views.of(SstView(Ulid.of(1, number), sst(place)) for place, number in enumerate(numbers))
+    start = min(start, len(numbers))
+    apart = [place for place in range(start + 1) if not {*numbers[:place]} & {*numbers[place:]}]
+    assert views.whole_from(start) == apart[-1]
+
+
+@given(st.lists(st.integers(0, 5)))
+def test_ids_that_repeat_are_renewed(numbers: list[int]) -> None:
+    views = Views.of(SstView(Ulid.of(number, number), sst(place)) for place, number in enumerate(numbers))
+    distinct = views.with_distinct_ids(SystemRuntime())
+    assert distinct.shows_same(views)
+    assert len({*distinct.ids}) == len(numbers)
+    for place, (before, after) in enumerate(zip(views.ids, distinct.ids, strict=True)):
+        assert (before == after) is (numbers[place] not in numbers[:place])
+        assert before.ms == after.ms
 
 
 def test_changing_a_tree() -> None:
     tree = Tree(Views.of([view(2), view(1)]), (SortedRun(5, NO_VIEWS), SortedRun(3, NO_VIEWS)))
     newer = tree.with_l0(Views.of([view(3)]))
     assert [each.sst.id.ms for each in newer.l0] == [3, 2, 1]
-    assert [each.sst.id.ms for each in newer.without_l0([view(2).id]).l0] == [3, 1]
+    assert [each.sst.id.ms for each in newer.without_oldest_l0(2).l0] == [3]
     replaced = tree.with_run(SortedRun(4, Views.of([view(9)]))).with_run(SortedRun(3, Views.of([view(8)])))
     assert [(run.id, len(run.views)) for run in replaced.runs] == [(5, 0), (4, 1), (3, 1)]
     assert [run.id for run in replaced.without_runs([5, 3]).runs] == [4]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from slate_engine.errors import InvalidError
+from slate_engine.errors import DatabaseDeleted, InvalidError
 from slate_engine.format.ids import Ulid
 from slate_engine.lsm.compaction import book
 from slate_engine.lsm.compaction.result import has_result, movable, with_drain, with_move, with_result
@@ -21,11 +21,12 @@ from slate_engine.lsm.compaction.specs import find_flaw
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.runtime import uuid4
 from slate_engine.state.checkpoints import NotInitialized, with_checkpoint
-from slate_engine.state.commit import Versioned
+from slate_engine.state.commit import NothingStored, Versioned
 from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, DrainSpec, TieredSpec
 from slate_engine.state.epochs import claim_compactor
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.stores import CompactionsStore
+from slate_engine.state.tombstone import check_not_deleted
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +38,10 @@ class Claim:
     """The epoch of a coordinator: all that have a smaller one are fenced."""
 
     epoch: int
+    path: str = ""
 
     def check(self, manifest: Manifest) -> Manifest:
+        check_not_deleted(manifest, self.path)
         book.check_epoch(manifest.compactor_epoch, self.epoch, "the manifest")
         return manifest
 
@@ -56,11 +59,22 @@ async def take_epoch(files: DatabaseFiles, compactions: CompactionsStore) -> Cla
         return claim_compactor(old)
 
     epoch = (await files.manifests.update(claim_epoch)).value.compactor_epoch
-    await compactions.create_first(Compactions())
+    if await compactions.latest() is None:
+        await compactions.create_first(Compactions())
+        await keep_if_there(files, compactions.objects.key(1))
     await compactions.update(lambda old: book.take_over(old, epoch))
-    claim = Claim(epoch)
+    claim = Claim(epoch, files.path)
     await compactions.update(lambda old: book.begin_again(claim.check_book(old)))
     return claim
+
+
+async def keep_if_there(files: DatabaseFiles, key: str) -> None:
+    """Delete what was just created beside the manifests, if the database was deleted meanwhile; and say so."""
+    try:
+        check_not_deleted((await files.manifests.read_latest()).value, files.path)
+    except (DatabaseDeleted, NothingStored):
+        await files.store.delete([key])
+        raise
 
 
 def is_local(job: Compaction, manifest: Manifest, *, trivial_moves: bool) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
+from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import Bound, KeyRange
 from slate_engine.lsm.cache import Cache
 from slate_engine.lsm.compaction.inputs import Blocks, Inputs, SourcesGone
@@ -74,6 +75,7 @@ class Execution:
         self._cache.max_bytes = self._inputs.index_bytes * options.max_subcompactions
         self._rules = self._inputs.rules
         self._parts: list[_Part] = []
+        self._named: list[str] = []
         self.input_bytes = self._inputs.size
         self.l0_bytes = self._inputs.l0_size
         self.bytes_read = 0
@@ -124,9 +126,7 @@ class Execution:
         mark = await self._mark(part)
         keys = part.keys if mark is None else KeyRange(Bound.included(mark.key), part.keys.end)
         builder = RunBuilder(options.sst, options.max_sst_size, self._resources.max_rows)
-        writer = RunWriter(
-            files.store, files.paths.compacted, files.runtime, self._job.id.ms, partial(self._stored, part)
-        )
+        writer = RunWriter(files.store, self._name, files.runtime, self._job.id.ms, partial(self._stored, part))
         try:
             async with contextlib.aclosing(self._chunks(keys)) as chunks:
                 async for blocks in chunks:
@@ -144,6 +144,15 @@ class Execution:
             await writer.finish()
         finally:
             await writer.abandon()
+
+    def _name(self, id: Ulid) -> str:
+        key = self._files.paths.compacted(id)
+        self._named.append(key)
+        return key
+
+    async def discard(self) -> None:
+        """Delete all that this execution has stored, or may have: the database is gone."""
+        await self._files.store.delete(self._named)
 
     def _read(self, size: int) -> None:
         self.bytes_read += size

@@ -9,7 +9,7 @@ give way to a newer one without harm. A stranger who has had nothing to do for l
 from __future__ import annotations
 
 from slate_engine.errors import InvalidError
-from slate_engine.lsm.compaction.commit import Claim
+from slate_engine.lsm.compaction.commit import Claim, keep_if_there
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.stores import CompactionsStore
 from slate_engine.store.protocol import NotFound
@@ -29,6 +29,7 @@ def name_key(files: DatabaseFiles) -> str:
 async def leave_name(files: DatabaseFiles, claim: Claim) -> None:
     """Say that this epoch is ours."""
     await files.store.put(name_key(files), b"%d" % claim.epoch)
+    await keep_if_there(files, name_key(files))
 
 
 async def check_nobody_works(

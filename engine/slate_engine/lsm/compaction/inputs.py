@@ -14,7 +14,7 @@ from slate_engine.format.key_range import KeyRange
 from slate_engine.format.sst import data_end
 from slate_engine.format.sst_meta import Codec, SstStats
 from slate_engine.lsm.compaction.result import oldest_l0
-from slate_engine.lsm.compaction.specs import is_deepest
+from slate_engine.lsm.compaction.specs import flaw_of_repeats, is_deepest
 from slate_engine.lsm.levels import Level
 from slate_engine.lsm.table import MissingSst, Table, block_span, cut
 from slate_engine.state.compactions import TieredSpec
@@ -31,7 +31,8 @@ _GUESS = 4.0
 
 
 class SourcesGone(InvalidError):
-    """The manifest has not, or not in this order, what a job is to merge: it was planned on a state that is past."""
+    """The manifest has not, or not in this order, what a job is to merge: it was planned on a state that is past, or by a
+    coordinator that takes one of several views with the same id."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Inputs:
         l0 = oldest_l0(tree, spec) if len(tree.l0) >= len(spec.l0_views) else None
         if l0 is None or tuple(l0.ids) != spec.l0_views:
             raise SourcesGone("the SSTs of L0 that are to be compacted are not the oldest ones in the manifest")
+        if (flaw := flaw_of_repeats(tree, spec)) is not None:
+            raise SourcesGone(flaw)
         levels = [Level(l0[i : i + 1]) for i in range(len(l0))]
         levels += [Level(run.views) for run in runs if len(run.views)]
         rules = Rules(manifest.recent_snapshot_min_seq, manifest.last_l0_clock_tick, is_deepest(spec, tree))

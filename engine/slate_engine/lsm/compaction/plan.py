@@ -2,7 +2,8 @@
 
 A tree's *sources* stand in one line, from the newest to the oldest: the SSTs of L0, then the sorted runs. A job merges
 neighbours in that line, or a key's versions would get out of order. If it takes any of L0 it takes the oldest ones, because
-the manifest remembers only how far L0 was compacted; what L0 gives becomes a new run, or joins the run that follows.
+the manifest remembers only how far L0 was compacted; what L0 gives becomes a new run, or joins the run that follows. Where
+several views of L0 have one id, a job takes all of them or none.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class Line:
     l0: list[Candidate]
     runs: list[Candidate]
     busy: set[Source]
+    whole_from: Callable[[int], int]
+    """The last place of L0, up to a given one, from which on a job can take all views."""
+
+    def since(self, place: int) -> list[Candidate]:
+        """The sources from this place on, newest first, and those before it that have the id of one of them."""
+        return [*self.l0, *self.runs][self.whole_from(place) if place < len(self.l0) else place :]
 
     def spec(self, taken: Sequence[Candidate], destination: int) -> TieredSpec:
         self.busy.update([*(each.source for each in taken), destination])
@@ -67,7 +74,7 @@ class Line:
 
 def lines_of(manifest: Manifest, book: Compactions) -> list[Line]:
     trees = [(b"", manifest.root), *((segment.prefix, segment.tree) for segment in manifest.segments)]
-    return [Line(prefix, *_candidates(tree), _busy(prefix, book)) for prefix, tree in trees]
+    return [Line(prefix, *_candidates(tree), _busy(prefix, book), tree.l0.whole_from) for prefix, tree in trees]
 
 
 def _candidates(tree: Tree) -> tuple[list[Candidate], list[Candidate]]:
@@ -119,7 +126,7 @@ class SizeTiered:
     def _l0(self, line: Line, fresh: int) -> Proposal | None:
         if len(line.l0) < self.min_compaction_sources:
             return None
-        taken = line.l0[-self.max_compaction_sources :]
+        taken = line.l0[line.whole_from(max(len(line.l0) - self.max_compaction_sources, 0)) :]
         if not line.is_free(taken, fresh) or self._must_wait(line, taken, 0):
             return None
         # Two at a time could end in the wrong order: the manifest has one mark for how far L0 is compacted.

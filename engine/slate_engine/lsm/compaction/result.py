@@ -6,7 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from slate_engine.format.key_range import KeyRange
+from slate_engine.lsm.compaction.specs import flaw_of_repeats
 from slate_engine.state.compactions import Compaction, DrainSpec, Spec, TieredSpec
+from slate_engine.state.invariants import InvalidManifest
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tree import SortedRun, Tree
 from slate_engine.state.views import SstView, Views
@@ -67,10 +69,26 @@ def oldest_l0(tree: Tree, spec: Spec) -> Views:
 def _replaced(manifest: Manifest, spec: Spec, views: Views) -> Manifest:
     tree = manifest.trees.tree(spec.segment)
     assert tree is not None
-    runs = [*spec.sorted_runs, *([spec.destination] if isinstance(spec, TieredSpec) else [])]
     newest = oldest_l0(tree, spec)[0].id if spec.l0_views else tree.last_compacted_l0_view
-    tree = tree.without_l0(spec.l0_views).without_runs(runs)
-    tree = replace(tree, last_compacted_l0_view=newest, last_compacted_l0_sst=None)
+    left = tree.without_oldest_l0(len(spec.l0_views)).without_runs(spec.sorted_runs)
+    left = replace(left, last_compacted_l0_view=newest, last_compacted_l0_sst=None)
+    _check_removed(tree, left, spec)
     if isinstance(spec, TieredSpec) and len(views):
-        tree = tree.with_run(SortedRun(spec.destination, views))
-    return manifest.with_tree(spec.segment, tree).with_external_ids_pruned()
+        left = left.with_run(SortedRun(spec.destination, views))
+    return manifest.with_tree(spec.segment, left).with_external_ids_pruned()
+
+
+def _check_removed(before: Tree, left: Tree, spec: Spec) -> None:
+    """Raise :class:`InvalidManifest` unless the views that are gone are those that the job merged: each with its id, its
+    SST and its visible range. A view that goes without being merged takes its rows with it."""
+    merged = oldest_l0(before, spec)
+    if sorted(merged.ids) != sorted(spec.l0_views) or Views.concat([left.l0, merged]) != before.l0:
+        raise InvalidManifest("the compaction would remove other L0 views than it merged")
+    if flaw_of_repeats(before, spec) is not None:
+        raise InvalidManifest("the compaction would leave an L0 view with the id of one that it merged")
+    # Runs are the same objects where the job does not touch them.
+    others = [run for run in before.runs if run.id not in spec.sorted_runs]
+    if len(others) != len(left.runs) or any(a is not b for a, b in zip(others, left.runs, strict=True)):
+        raise InvalidManifest("the compaction would remove other sorted runs than it merged")
+    if isinstance(spec, TieredSpec) and left.run(spec.destination) is not None:
+        raise InvalidManifest(f"the compaction would write over run {spec.destination}, which it did not merge")

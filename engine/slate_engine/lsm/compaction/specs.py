@@ -59,19 +59,33 @@ def find_flaw(job: Compaction, manifest: Manifest, book: Compactions) -> str | N
     return flaw
 
 
+def flaw_of_repeats(tree: Tree, spec: Spec) -> str | None:
+    """Why the job must not take its views of L0, if others that it leaves have the same ids. Unions of SlateDB 0.17 have
+    such views. The manifest marks how far L0 is compacted by one view id, so a live writer would drop the wrong views."""
+    taken = len(spec.l0_views)
+    wanted = len(tree.l0) - tree.l0.whole_from(len(tree.l0) - taken)
+    if wanted == taken:
+        return None
+    return (
+        "L0 has several views of one id, as unions of SlateDB 0.17 do, and a job must take all of them; submit one with "
+        f"the {wanted} oldest views, not {taken}, and name an id as often as L0 has it"
+    )
+
+
 def _flaw_of_sources(spec: Spec, tree: Tree) -> str | None:
     # The writer drops everything from the newest compacted view on, so an older one that was left out would be lost.
     oldest = list(tree.l0.ids)[-len(spec.l0_views) :] if spec.l0_views else []
     runs = [run.id for run in tree.runs]
     if isinstance(spec, DrainSpec):
-        if set(oldest) != set(spec.l0_views):
+        if sorted(oldest) != sorted(spec.l0_views):
             return "its views are not the oldest ones of L0"
         missing = set(spec.sorted_runs) - set(runs)
-        return f"run {min(missing)} does not exist" if missing else None
+        return f"run {min(missing)} does not exist" if missing else flaw_of_repeats(tree, spec)
     if tuple(oldest) != spec.l0_views:
         return "its views are not the oldest ones of L0, from the newest to the oldest"
-    if not spec.sorted_runs:
-        return None
+    flaw = flaw_of_repeats(tree, spec)
+    if flaw is not None or not spec.sorted_runs:
+        return flaw
     if spec.sorted_runs[0] not in runs:
         return f"run {spec.sorted_runs[0]} does not exist"
     start = runs.index(spec.sorted_runs[0])

@@ -57,7 +57,7 @@ class Triggers:
             place, reason = self._oldest_due(tree, manifest.last_l0_clock_tick) or self._heavy(tree, counts) or (-1, "")
             if place < 0:
                 return None
-            taken = [*line.l0, *line.runs][place:]
+            taken = line.since(place)
             last = taken[-1].source
             destination = last if isinstance(last, int) else fresh
             if not _is_free(line, taken, destination):

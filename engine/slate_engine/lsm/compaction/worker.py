@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from slate_engine.errors import Error, InternalError
+from slate_engine.errors import DatabaseDeleted, Error, InternalError
 from slate_engine.format.ids import Ulid
 from slate_engine.lsm.compaction import book
 from slate_engine.lsm.compaction.bell import Bell
@@ -29,6 +29,7 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.state.commit import Contended
 from slate_engine.state.compactions import Compaction, Compactions, Context, Worker
 from slate_engine.state.stores import CompactionsStore
+from slate_engine.state.tombstone import check_not_deleted
 from slate_engine.store.protocol import StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,9 @@ class Progress(NamedTuple):
 
 
 class CompactionWorker:
-    """Works from :meth:`start` to :meth:`close`. ``finished`` is called whenever the book has changed by what it did, and
-    ``progressed`` whenever it has come further with a job. ``gave_up`` decides what becomes of a job that cannot be done,
-    which otherwise is left to other workers."""
+    """Works from :meth:`start` to :meth:`close`, or until the database is deleted; then it calls ``failed``. It calls
+    ``finished`` whenever it has changed the list of compactions, and ``progressed`` whenever it has come further with a job.
+    ``gave_up`` decides what becomes of a job that cannot be done, which otherwise is left to other workers."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class CompactionWorker:
         finished: Callable[[], None] = lambda: None,
         progressed: Callable[[Progress], None] = lambda progress: None,
         gave_up: GaveUp | None = None,
+        failed: Callable[[Error], None] = lambda error: None,
     ) -> None:
         self._files = files
         self._runtime = files.runtime
@@ -81,6 +83,8 @@ class CompactionWorker:
         self._finished = finished
         self._progressed = progressed
         self._gave_up = gave_up or self._leave_to_others
+        self._failed = failed
+        self._ending: asyncio.Task[None] | None = None
         self.id = str(Ulid.new(files.runtime))
         self.bytes_read = 0
         self.bytes_written = 0
@@ -110,8 +114,18 @@ class CompactionWorker:
         await asyncio.gather(*tasks, return_exceptions=True)
         try:
             await self._release({id: running.execution.context for id, running in left.items()})
+        except DatabaseDeleted:
+            for running in left.values():
+                await running.execution.discard()
         except Error as trouble:
             log.warning("jobs could not be released; they will be taken for dead after a while: %s", trouble)
+
+    def _end(self, deleted: DatabaseDeleted) -> None:
+        """There is nothing left to work for."""
+        if self._ending is None:
+            log.error("the worker stops: %s", deleted.message)
+            self._ending = asyncio.ensure_future(self.close())
+            self._failed(deleted)
 
     @property
     def progress(self) -> Progress:
@@ -130,6 +144,9 @@ class CompactionWorker:
             while True:
                 try:
                     await self.claim()
+                except DatabaseDeleted as deleted:
+                    self._end(deleted)
+                    return
                 except Error as trouble:
                     # Whatever it is, the store or what is in it: it may be better at the next look.
                     log.warning("jobs cannot be claimed at the moment: %s", trouble)
@@ -142,6 +159,8 @@ class CompactionWorker:
         capacity = self._options.max_concurrent_compactions - len(self._running)
         newest = await self._compactions.latest() if capacity > 0 else None
         if newest is None:
+            # No coordinator has planned anything yet, if the database is there.
+            check_not_deleted((await self._files.manifests.read_latest()).value, self._files.path)
             return 0
         wanted = await self._wanted(newest.value)
         claimed = await self._compactions.update(lambda old: book.claim(old, self._as_of_now(), capacity, wanted))
@@ -157,6 +176,7 @@ class CompactionWorker:
                 running.task = asyncio.ensure_future(self._carry_out(job, running))
             except SourcesGone as gone:
                 log.warning("compaction %s is released: %s", job.id, gone)
+                self._refused[job.id] = math.inf
                 await self._release({job.id: None})
         return len(mine)
 
@@ -182,7 +202,11 @@ class CompactionWorker:
 
     async def _carry_out(self, job: Compaction, running: _Running) -> None:
         with self._merging.running():
-            await self._try(job, running)
+            try:
+                await self._try(job, running)
+            except DatabaseDeleted as deleted:
+                self._running[job.id] = running
+                self._end(deleted)
 
     async def _try(self, job: Compaction, running: _Running) -> None:
         try:
@@ -258,6 +282,9 @@ class CompactionWorker:
                 await loop.sleep(self._options.heartbeat_interval)
                 try:
                     await self.beat()
+                except DatabaseDeleted as deleted:
+                    self._end(deleted)
+                    return
                 except Error as trouble:
                     log.warning("no heartbeat: %s", trouble)
 

@@ -49,6 +49,9 @@ class StatusAnswer(Answer):
         "what its own come to; traffic; the log; and what only checkpoints hold, which /v1/explain tells"
     )
     prices: str
+    log_trouble: str | None = Field(
+        description="why nothing can read or open it: a WAL file that the newest manifest needs is missing"
+    )
     checkpoints: list[CheckpointAnswer]
     parents: list[ParentAnswer]
 

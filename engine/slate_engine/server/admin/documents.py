@@ -41,6 +41,7 @@ async def status_document(files: DatabaseFiles) -> dict[str, Any]:
         "size_bytes": manifest.estimated_size,
         "dollars_a_month": manifest.estimated_size / GIB * S3_STANDARD.storage,
         "prices": S3_STANDARD.name,
+        "log_trouble": await files.log_trouble(manifest) if life_of(manifest) == "alive" else None,
         "checkpoints": [checkpoint_document(each) for each in manifest.checkpoints],
         "parents": [
             {

@@ -1,12 +1,14 @@
 """Work that may take long, which can be asked about, and which survives the process.
 
 An operation is an object beside the database, written before the work begins and when it ends. All the work is of the kind
-that may be repeated, so a process that comes up does again what was not finished; two that do the same do no harm.
+that may be repeated, so a process that comes up does again what was not finished; two that do the same do no harm. A destroy
+or an undelete that was done, and then taken back by a user, is not done again: the writer's epoch tells.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +20,9 @@ from slate_engine.admin.parents import newest_or_none
 from slate_engine.errors import Error, InvalidError
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.http.problems import Problem
-from slate_engine.store.protocol import CREATE, Conflict, NotFound, StoreUnavailable
+from slate_engine.state.manifest import Manifest
+from slate_engine.state.tombstone import Tombstone
+from slate_engine.store.protocol import CREATE, Conflict, NotFound, PutMode, StoreUnavailable, Update
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +33,12 @@ KEEP_MS = 7 * 86_400_000
 READS_AT_ONCE = 16
 MAKES_A_DATABASE = ("clone", "copy")
 """Kinds of work that may be begun where there is no database. A record of any other would be all there is."""
+
+TAKEN_BACK: dict[tuple[str, str | None], Callable[[Manifest], bool]] = {
+    ("destroy", "soft"): lambda manifest: Tombstone.of(manifest) is not None,
+    ("undelete", None): lambda manifest: Tombstone.of(manifest) is None,
+}
+"""Work that a user may take back, and how one sees that it is done."""
 
 T = TypeVar("T")
 
@@ -45,6 +55,8 @@ class Operation:
     progress: Mapping[str, int] | None = None
     result: Mapping[str, Any] | None = None
     problem: Mapping[str, Any] | None = None
+    epoch: int | None = None
+    """The writer's epoch when it was submitted; None if there was no database."""
 
     @property
     def finished(self) -> bool:
@@ -90,15 +102,17 @@ class Operations:
                 self._known[operation.id] = operation
                 if not operation.finished:
                     log.info("operation %s (%s) is gone on with", operation.id, operation.work["kind"])
-                    self._begin(operation)
+                    self._begin(operation, again=True)
         await self._forget_old()
 
     async def submit(self, id: UUID, work: Mapping[str, Any]) -> Operation:
         """Begin the work, unless it was begun under this id before."""
         known = await self.get(id)
+        again = known is not None
         if known is None:
-            now = self.files.runtime.now_ms()
-            known = await self._recorded(Operation(id, work, "running", now, now))
+            newest = await newest_or_none(self.files.manifests)
+            now, epoch = self.files.runtime.now_ms(), None if newest is None else newest.value.writer_epoch
+            known = await self._recorded(Operation(id, work, "running", now, now, epoch=epoch))
         if dict(known.work) != dict(work):
             raise Problem(
                 409,
@@ -108,12 +122,12 @@ class Operations:
                 work=known.work,
             )
         if not known.finished and id not in self._tasks:
-            self._begin(known)
+            self._begin(known, again)
         return known
 
     async def _recorded(self, operation: Operation) -> Operation:
         """Write a new operation down, or find the one that somebody has begun under its id."""
-        if operation.work["kind"] not in MAKES_A_DATABASE and await newest_or_none(self.files.manifests) is None:
+        if operation.work["kind"] not in MAKES_A_DATABASE and operation.epoch is None:
             self._unrecorded.add(operation.id)
             return operation
         try:
@@ -142,17 +156,24 @@ class Operations:
 
     # --- doing it ------------------------------------------------------------------------------------------------
 
-    def _begin(self, operation: Operation) -> None:
+    def _begin(self, operation: Operation, again: bool) -> None:
         self._known[operation.id] = operation
-        task = self._tasks[operation.id] = asyncio.ensure_future(self._carry_out(operation))
+        task = self._tasks[operation.id] = asyncio.ensure_future(self._carry_out(operation, again))
         task.add_done_callback(lambda _: self._tasks.pop(operation.id, None))
 
-    async def _carry_out(self, operation: Operation) -> None:
+    async def _carry_out(self, operation: Operation, again: bool) -> None:
+        """``again``: an earlier attempt may have done some of it, or all."""
+
+        async def attempt() -> dict[str, Any]:
+            nonlocal again
+            repeated, again = again, True
+            return await self._attempt(operation, repeated)
+
         try:
-            outcome = await self._patiently(operation.id, lambda: self._attempt(operation))
+            outcome = await self._patiently(operation.id, attempt)
             now = self.files.runtime.now_ms()
             finished = replace(self._known[operation.id], updated_ms=now, **outcome)
-            await self._patiently(operation.id, lambda: self._record_end(finished))
+            finished = await self._patiently(operation.id, lambda: self._record_end(finished))
         except Exception:
             log.exception("operation %s broke down; the next process takes it up again", operation.id)
             return
@@ -161,8 +182,10 @@ class Operations:
         log.info("operation %s (%s) has %s", operation.id, operation.work["kind"], finished.state)
         await self._forget_old()
 
-    async def _attempt(self, operation: Operation) -> dict[str, Any]:
+    async def _attempt(self, operation: Operation, repeated: bool) -> dict[str, Any]:
         try:
+            if repeated:
+                await self._check_not_taken_back(operation)
             result = await self.carry(operation.work, operation.id, lambda *far: self._progress(operation.id, *far))
             return {"state": "succeeded", "result": result}
         except StoreUnavailable:
@@ -174,6 +197,22 @@ class Operations:
             log.exception("operation %s broke down", operation.id)
             broken = Problem(500, "internal", "The service failed", f"see the log for operation {operation.id}")
             return {"state": "failed", "problem": broken.document}
+
+    async def _check_not_taken_back(self, operation: Operation) -> None:
+        """An earlier attempt may have destroyed the database, or brought it back, and ended before it could say so; and a
+        user may have taken that back. A soft destroy moves the epoch, so then the epoch is a later one."""
+        is_wanted = TAKEN_BACK.get((operation.work["kind"], operation.work.get("mode")))
+        newest = None if is_wanted is None else await newest_or_none(self.files.manifests)
+        if is_wanted is None or newest is None or is_wanted(newest.value):
+            return
+        if operation.epoch is None or newest.value.writer_epoch > operation.epoch:
+            raise Problem(
+                409,
+                "overtaken",
+                "The database has changed since",
+                f"operation {operation.id} was interrupted, and since then others opened, destroyed or brought back the "
+                "database; submit a new operation if you still want it",
+            )
 
     async def _patiently(self, id: UUID, step: Callable[[], Awaitable[T]]) -> T:
         pause = 1.0
@@ -190,12 +229,26 @@ class Operations:
 
     # --- what is stored of it ------------------------------------------------------------------------------------
 
-    async def _record_end(self, finished: Operation) -> None:
+    async def _record_end(self, finished: Operation) -> Operation:
+        """Write down how it ended. Another process at the same work may have done so already: one of the two may have shut
+        the other out, and that makes no failure of what was done. So a success stays."""
         work = finished.work
         if work["kind"] == "destroy" and work.get("mode") == "hard" and finished.state == "succeeded":
-            return  # the record went with the database, and must not be all that is left of it
-        if finished.id not in self._unrecorded:
-            await self.files.store.put(self._key(finished.id), _encoded(finished))
+            return finished  # the record went with the database, and must not be all that is left of it
+        if finished.id in self._unrecorded:
+            return finished
+        while True:
+            mode: PutMode = CREATE
+            with contextlib.suppress(NotFound):
+                found = await self.files.store.get(self._key(finished.id))
+                known, mode = _decoded(bytes(found.data)), Update(found.meta.etag)
+                if known.state == "succeeded" or (known.finished and finished.state == "failed"):
+                    return known
+            try:
+                await self.files.store.put(self._key(finished.id), _encoded(finished), mode)
+                return finished
+            except Conflict:
+                continue
 
     async def _forget_old(self) -> None:
         """Records of what ended long ago are deleted, so that they do not become more and more."""
@@ -236,7 +289,7 @@ class Operations:
 
 
 def _encoded(operation: Operation) -> bytes:
-    return json.dumps(operation.document()).encode()
+    return json.dumps({**operation.document(), "epoch": operation.epoch}).encode()
 
 
 def _decoded(data: bytes) -> Operation:

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from slate_engine.admin.cloning import CloneSource, create_clone
+from slate_engine.admin.clone_request import CloneSource
+from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.copying import copy_database
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
 from slate_engine.admin.restoring import RestoreOptions, restore
@@ -40,9 +41,9 @@ class Workbench:
     async def carry(self, work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
         match _WORK.validate_python(dict(work)):
             case CloneOperation() as wanted:
-                return await self._clone(wanted)
+                return await self._clone(wanted, id)
             case CopyOperation() as wanted:
-                made = await copy_database(self._files, self._at(wanted.target), wanted.checkpoint, progress)
+                made = await copy_database(self._files, self._at(wanted.target), wanted.checkpoint, progress, id=id)
                 return {"path": wanted.target, "manifest_id": made.id}
             case DestroyOperation(mode="soft"):
                 return {"destroyed_at_s": await destroy_softly(self._files)}
@@ -60,11 +61,11 @@ class Workbench:
                 return await self._collect(wanted.dry_run)
         raise AssertionError(f"work of an unknown kind: {work!r}")
 
-    async def _clone(self, wanted: CloneOperation) -> Mapping[str, Any]:
+    async def _clone(self, wanted: CloneOperation, id: UUID) -> Mapping[str, Any]:
         sources = [CloneSource(source.path, source.checkpoint) for source in wanted.sources]
-        made = await create_clone(
-            self._at(wanted.target), sources or [CloneSource(self._files.path, wanted.checkpoint)]
-        )
+        sources = sources or [CloneSource(self._files.path, wanted.checkpoint)]
+        # The operation's id, so a repetition knows the clone that it has made before.
+        made = await create_clone(self._at(wanted.target), sources, id=id)
         return {"path": wanted.target, "manifest_id": made.id}
 
     async def _destroy_for_good(self, destroyed_at_s: int | None) -> Mapping[str, Any]:

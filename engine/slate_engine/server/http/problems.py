@@ -7,8 +7,9 @@ from dataclasses import asdict
 from aiohttp import web
 
 from slate_engine.admin.ownership import DatabaseExists, OwnedByAnother
-from slate_engine.errors import ClosedError, CloseReason, Error, InvalidError, UnavailableError
-from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing, NotInitialized
+from slate_engine.errors import ClosedError, CloseReason, DatabaseDeleted, Error, InvalidError, UnavailableError
+from slate_engine.lsm.replay import WalTruncated
+from slate_engine.state.checkpoints import CheckpointDiffers, CheckpointExpired, CheckpointMissing, NotInitialized
 from slate_engine.state.commit import NothingStored
 from slate_engine.state.destroy import BeingUndeleted, BroughtBack, InvalidDeletion, NotDestroyed
 from slate_engine.state.tombstone import Destroyed
@@ -25,6 +26,8 @@ TYPES: tuple[tuple[type[Error], int, str, str], ...] = (
     (NotInitialized, 409, "not-initialized", "The database is not set up yet"),
     (CheckpointMissing, 404, "checkpoint-missing", "There is no such checkpoint"),
     (CheckpointExpired, 410, "checkpoint-expired", "The checkpoint has expired"),
+    (WalTruncated, 409, "wal-missing", "A file of the WAL is missing"),
+    (CheckpointDiffers, 409, "checkpoint-differs", "This id is taken"),
     (NothingStored, 404, "no-database", "There is no database"),
     (UnavailableError, 503, "store-unavailable", "The object store does not answer"),
     (InvalidError, 400, "invalid", "This cannot be asked for"),
@@ -50,6 +53,8 @@ class Problem(Exception):
     def of(cls, error: Error) -> Problem:
         """What a client is told of an error of the engine."""
         message = scrubbed(" ".join(error.message.split()))
+        if isinstance(error, DatabaseDeleted):
+            return cls(404, "no-database", "There is no database", message)
         if isinstance(error, ClosedError) and error.reason is CloseReason.FENCED:
             return cls(409, "fenced", "Another process has taken over", message)
         for kind, status, name, title in TYPES:

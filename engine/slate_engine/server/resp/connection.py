@@ -19,7 +19,7 @@ from slate_engine.errors import Error
 from slate_engine.server.resp.command import LATER
 from slate_engine.server.resp.execution import answer_at_once, as_reply, execute
 from slate_engine.server.resp.replies import CommandError, Reply, encode, error_line, is_long, pieces
-from slate_engine.server.resp.requests import STRANGERS, ProtocolError, RequestParser
+from slate_engine.server.resp.requests import STRANGERS, HttpRequest, ProtocolError, RequestParser
 from slate_engine.server.resp.service import RespService
 from slate_engine.server.resp.session import Session
 
@@ -164,7 +164,13 @@ class Connection(asyncio.Protocol):
             await self._all_answered()
             self._gather(error_line(f"ERR {error.message}"))
             self._flush()
-            self._service.numbers.refused("protocol")
+            self._service.numbers.refused(error.reason)
+            if isinstance(error, HttpRequest) and self._service.warns_of_http():
+                log.warning(
+                    "%s sent an HTTP request to the Redis port, and was disconnected. If you did not do this, a web page "
+                    "may be trying to reach this server through a browser: set a password (resp.password_file)",
+                    session.address,
+                )
         except Exception:
             log.exception("serving %s failed", session.address)
         finally:

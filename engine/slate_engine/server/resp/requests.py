@@ -18,6 +18,22 @@ LONGEST_INLINE = 64 << 10
 class ProtocolError(Error):
     """What came is not the Redis protocol, or more than is allowed. Nothing after it can be understood."""
 
+    reason = "protocol"
+    """How the metric of refusals counts it."""
+
+
+class HttpRequest(ProtocolError):
+    """The client speaks HTTP. Its lines would pass for typed commands, so a web page that a user visits could make the
+    user's browser send commands to a port that only this machine reaches."""
+
+    reason = "http"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Protocol error: this is an HTTP request, and this port speaks the Redis protocol; use a Redis client, or "
+            "the port of the HTTP API"
+        )
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -29,6 +45,9 @@ class Limits:
 
 STRANGERS = Limits(arguments=10, bytes=16 << 10)
 """What is asked before the password was given is short: AUTH, HELLO, PING."""
+
+_HTTP = frozenset({b"POST", b"HOST:"})
+"""How a line of HTTP begins: the request that a browser sends unasked, and the header that is in every request."""
 
 _LONGEST_HEADER = 32
 _COUNTS = {b"*%d\r" % count: count for count in range(1, 64)}
@@ -114,6 +133,8 @@ class RequestParser:
     def _inline(self, line: bytes) -> list[bytes]:
         self._check_inline(len(line))
         words = split_inline(line.rstrip(b"\r"))
+        if words and words[0].upper() in _HTTP:
+            raise HttpRequest
         if len(words) > self.limits.arguments:
             raise ProtocolError("Protocol error: too many words in an inline request")
         return words

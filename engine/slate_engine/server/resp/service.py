@@ -63,7 +63,7 @@ class RespService:
     numbers: Numbers
     limits: RespLimits = field(default_factory=RespLimits)
     started: float = 0.0
-    cursors: Cursors = field(default_factory=Cursors)
+    cursors: Cursors = field(init=False)
     sessions: dict[int, Session] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     connections_taken: int = 0
@@ -73,6 +73,11 @@ class RespService:
     checkpoint: Callable[[str | None, int | None], Awaitable[tuple[str, int]]] | None = None
     """Make a checkpoint with a name and a lifetime in milliseconds; its id, and the manifest's."""
 
+    _http_warned: float | None = None
+
+    def __post_init__(self) -> None:
+        self.cursors = Cursors(self.keyspace.runtime)
+
     @property
     def read_only(self) -> bool:
         return self.keyspace.db is None
@@ -80,3 +85,11 @@ class RespService:
     def refuse_write(self) -> None:
         if self.read_only:
             raise CommandError("READONLY You can't write against a read only replica.")
+
+    def warns_of_http(self) -> bool:
+        """Whether to log that a client spoke HTTP: once a minute, so that such clients cannot fill the log."""
+        now = self.keyspace.runtime.monotonic()
+        if self._http_warned is not None and now < self._http_warned + 60:
+            return False
+        self._http_warned = now
+        return True

@@ -55,7 +55,12 @@ class CompactorRole:
             assert self._options.worker is not None
             compactions = CompactionsStore.open(self._files.store, self._files.paths.root, self._files.runtime)
             self._worker = CompactionWorker(
-                self._files, compactions, self._options.worker, metrics=self._metrics, progressed=self._note
+                self._files,
+                compactions,
+                self._options.worker,
+                metrics=self._metrics,
+                progressed=self._note,
+                failed=self._fail,
             )
             self._worker.start()
             return

@@ -46,7 +46,7 @@ class GcRole:
         config = surroundings.config
         self._surroundings = surroundings
         self._options = options_of(config.gc)
-        self._files = surroundings.open_files()
+        self._files = surroundings.open_files(caretaker=True)
         workbench = Workbench(self._files, self._options)
         self._operations = Operations(self._files, workbench.carry)
         self._api = AdminApi(self._files, self._operations, self._options)

@@ -14,7 +14,7 @@ from slate_engine.api.choices import ReaderMode
 from slate_engine.api.options import ReaderOptions
 from slate_engine.api.reader import DbReader
 from slate_engine.api.reader_builder import DbReaderBuilder
-from slate_engine.errors import ClosedError, CloseReason
+from slate_engine.errors import CloseReason
 from slate_engine.server.roles.resp_door import RespDoor
 from slate_engine.server.roles.role import Surroundings, facts_of
 from slate_engine.store.scrubbing import scrubbed
@@ -61,10 +61,10 @@ class ReaderRole:
 
     async def ended(self) -> None:
         assert self._reader is not None
-        while (reason := self._reader.status().close_reason) is None:
+        while (end := self._reader.closed()) is None:
             await self._surroundings.runtime.sleep(LOOK_EVERY)
-        if reason is not CloseReason.CLEAN:
-            raise ClosedError("the reader is closed; the log above says why", reason)
+        if end.reason is not CloseReason.CLEAN:
+            raise end
 
     async def drain(self, seconds: float) -> None:
         if self._door is not None:
@@ -78,11 +78,16 @@ class ReaderRole:
         return None if self._reader is None else self._reader.vitals().staleness_seconds
 
     def _why_not(self) -> str | None:
-        """Old data is better than none, and is shown on; but who balances load should know of it."""
-        staleness, config = self._staleness(), self._surroundings.config.reader
-        if self._reader is None or staleness is None or staleness <= config.stale_polls * config.poll_seconds:
+        """Old data is better than none, and is shown on; but who balances load should know of it. Where a file of the log
+        is missing, reads are refused."""
+        if self._reader is None:
             return None
-        trouble = self._reader.vitals().trouble
+        vitals, config = self._reader.vitals(), self._surroundings.config.reader
+        trouble, staleness = vitals.trouble, vitals.staleness_seconds
+        if vitals.refuses_reads:
+            return f"it refuses reads, because it cannot follow the log: {scrubbed(trouble or '')}"
+        if staleness is None or staleness <= config.stale_polls * config.poll_seconds:
+            return None
         why = "" if trouble is None else f": {scrubbed(trouble)}"
         return f"it shows a state that was the newest {staleness:.0f} s ago{why}"
 

@@ -44,8 +44,8 @@ class Surroundings:
         builder.with_metrics_recorder(self.recorder)
         return builder
 
-    def open_files(self) -> DatabaseFiles:
-        return DatabaseFiles(self.store, self.config.path, self.runtime, wal_store=self.wal_store)
+    def open_files(self, *, caretaker: bool = False) -> DatabaseFiles:
+        return DatabaseFiles(self.store, self.config.path, self.runtime, wal_store=self.wal_store, caretaker=caretaker)
 
     # Made once, however often a start is tried: a registry that has a recorder twice shows everything twice.
 

@@ -14,7 +14,7 @@ from slate_engine.api.db_builder import DbBuilder
 from slate_engine.api.enums import FlushType
 from slate_engine.api.options import CheckpointOptions, CloseOptions, FlushOptions
 from slate_engine.api.scopes import CheckpointScope
-from slate_engine.errors import ClosedError, CloseReason
+from slate_engine.errors import CloseReason
 from slate_engine.server.roles.resp_door import RespDoor
 from slate_engine.server.roles.role import Surroundings, facts_of
 from slate_engine.server.settings import settings_of
@@ -48,9 +48,9 @@ class WriterRole:
 
     async def ended(self) -> None:
         assert self._db is not None
-        reason = await self._db.ended()
-        if reason is not CloseReason.CLEAN:
-            raise ClosedError("the database is closed; the log above says by whom", reason)
+        end = await self._db.ended()
+        if end.reason is not CloseReason.CLEAN:
+            raise end
 
     async def drain(self, seconds: float) -> None:
         if self._door is not None:

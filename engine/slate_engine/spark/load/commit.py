@@ -51,6 +51,8 @@ async def commit_load(files: DatabaseFiles, intent: Intent, parts: Sequence[Part
     if shows(newest.value, loaded):
         return newest
     await check_loadable(files, newest.value, take_over=intent.options.take_over)
+    # Before anybody is fenced: a load that cannot read the log changes nothing.
+    await files.check_log(newest.value)
     tenure = Tenure(files, (await files.manifests.update(claim_writer)).value.writer_epoch)
     loaded = await _with_log(tenure, intent, loaded)
 
@@ -103,7 +105,7 @@ async def _with_log(tenure: Tenure, intent: Intent, loaded: Loaded) -> Loaded:
     manifest = (await files.manifests.read_latest()).value
     tenure.check(manifest)
     ids = range(manifest.replay_after_wal_id + 1, end + 1)
-    rows = (await replay(files.wal_store or files.store, files.paths, ids, manifest.last_l0_seq, files.runtime)).rows()
+    rows = (await replay(files.log_store, files.paths, ids, manifest.last_l0_seq, files.runtime)).rows()
     if max(manifest.last_l0_seq, int(rows.seq.max()) if len(rows) else 0) >= intent.seq:
         raise InvalidError(
             "more than a billion commits were made beside the load, or another load; its rows would not be the newest any "

@@ -109,7 +109,7 @@ async def check_loadable(files: DatabaseFiles, manifest: Manifest, *, take_over:
 async def _check_nobody_writes(files: DatabaseFiles, manifest: Manifest) -> None:
     """Our writers sign their WAL files, and are not taken for strangers: the commit of a load fences them off for a moment,
     and they open the database again. A stranger might not, and who runs it should know."""
-    store = files.wal_store or files.store
+    store = files.log_store
     last = max(await wal_frontier(store, files.paths, manifest.replay_after_wal_id), manifest.wal_id_last_seen)
     signs = [manifest.trees.newest_l0_ms or 0]
     if last and await Tenure(files, manifest.writer_epoch).author_of(last) is not None:

@@ -18,8 +18,8 @@ from slate_engine.lsm.order import first_of_key, take_bytes
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.visible import merge_sources
-from slate_engine.spark.filters import EVERYTHING
 from slate_engine.spark.planning import plan, weigh
+from slate_engine.spark.ranges import EVERYTHING
 from slate_engine.spark.reading import part_bytes
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.ssts import Ssts
