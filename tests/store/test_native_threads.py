@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import threading
 import time
 
@@ -37,3 +39,27 @@ def test_nobody_at_work_is_not_waited_for_long() -> None:
     assert time.monotonic() - began < looks / 2
     sleeper.set()
     thread.join()
+
+
+LATE = """
+import atexit
+import slate_engine.spark.session
+from slate_engine.store import native_threads
+native_threads.let_threads_end = lambda: print("the library's threads have ended")
+atexit.register(lambda: print("the checkpoints are released"))
+from slate_engine.store.open import open_store
+open_store("s3://bucket", {"region": "nowhere", "probe": "false"})
+"""
+
+
+def test_exit_handlers_that_talk_to_a_store_run_before_the_wait() -> None:
+    """The first store may be opened after such a handler was registered, as a Spark driver does."""
+    ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["the checkpoints are released", "the library's threads have ended"]
+
+
+def test_a_process_that_never_loads_the_library_does_not_wait() -> None:
+    words = LATE.replace('"s3://bucket", {"region": "nowhere", "probe": "false"}', '"memory:///"')
+    ended = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=120)
+    assert (ended.stdout, ended.stderr) == ("the checkpoints are released\n", "")

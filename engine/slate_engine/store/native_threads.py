@@ -1,13 +1,19 @@
 """The threads that a storage library runs beside Python's, at the end of the process.
 
-Such a thread answers a call of ours and lets go of Python's objects a moment later, for which it needs the interpreter. A
-process that ends within that moment would be aborted by it, its work long done.
+Such a thread answers a call of ours and releases Python's objects a moment later, for which it needs the interpreter. If the
+process ends within that moment, the thread aborts it (exit code 134), although the work is done.
+
+Python calls exit handlers in the reverse order of their registration. A handler that still talks to a store is registered
+after the import of :mod:`slate_engine.store.open`, which imports this module. So this module registers its handler at
+import, and not when the first store loads the library: it runs after every such handler.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +24,15 @@ CALM_LOOKS = 5
 MOST_LOOKS = 500
 
 _TASKS = Path("/proc/self/task")
+_LIBRARY = "obstore"
+
+
+def _end() -> None:
+    if _LIBRARY in sys.modules:
+        let_threads_end()
+
+
+atexit.register(_end)
 
 
 def let_threads_end() -> None:

@@ -8,7 +8,6 @@ nothing. What the library says of a failure is taken apart here and never shown:
 from __future__ import annotations
 
 import asyncio
-import atexit
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -20,7 +19,6 @@ from slate_engine.runtime import Runtime
 from slate_engine.store.backend import MARK, Signed, attributes_of, check_key, check_prefix, notes_of
 from slate_engine.store.cost import Request, RequestMeter, Tally
 from slate_engine.store.failure import NotSatisfiable, explain
-from slate_engine.store.native_threads import let_threads_end
 from slate_engine.store.obstore_failure import FAILURES, failure_of
 from slate_engine.store.options import GCS, S3, Options
 from slate_engine.store.place import Place
@@ -50,9 +48,6 @@ PAGE = 1000
 CONCURRENCY = 16
 COPY_LIMIT = 5 << 30
 """S3 copies objects of up to 5 GiB in one request."""
-
-
-atexit.register(let_threads_end)
 
 
 class ObstoreBackend:

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import Runtime, SystemRuntime
+from slate_engine.store import native_threads as _native_threads  # noqa: F401  its exit handler comes first
 from slate_engine.store.backend import Backend
 from slate_engine.store.cost import RequestMeter, Tally
 from slate_engine.store.files import FileStore
