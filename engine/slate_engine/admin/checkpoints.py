@@ -6,10 +6,12 @@ Each change is one commit of the manifest, and a change whose answer was lost ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from slate_engine.errors import DataError
+from slate_engine.admin.parents import neighbour, newest_or_none
+from slate_engine.errors import DataError, InvalidError
 from slate_engine.lsm.log_end import LogEnd
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
@@ -103,16 +105,59 @@ async def _commit_checkpoint(
     return await files.manifests.update(change)
 
 
-async def refresh_checkpoint(files: DatabaseFiles, id: UUID, lifetime_ms: int | None) -> None:
-    """The checkpoint lives for ``lifetime_ms`` from now on, or for ever. Raises ``CheckpointMissing``."""
-    await files.manifests.update(
-        lambda old: with_checkpoint_refreshed(old, id, now_ms=files.runtime.now_ms(), lifetime_ms=lifetime_ms)
-    )
+async def refresh_checkpoint(files: DatabaseFiles, id: UUID, lifetime_ms: int | None, *, force: bool = False) -> None:
+    """The checkpoint lives for ``lifetime_ms`` from now on, or for ever. Raises ``CheckpointMissing``, and
+    :class:`NeededByClone` if it would expire under a clone, unless with ``force``."""
+
+    def refreshed(old: Manifest) -> Manifest:
+        return with_checkpoint_refreshed(old, id, now_ms=files.runtime.now_ms(), lifetime_ms=lifetime_ms)
+
+    await _update(files, id, refreshed, force=force or lifetime_ms is None)
 
 
-async def delete_checkpoint(files: DatabaseFiles, id: UUID) -> None:
-    """What only this checkpoint kept is garbage now. It is no error if it is gone already."""
-    await files.manifests.update(lambda old: without_checkpoint(old, id))
+async def delete_checkpoint(files: DatabaseFiles, id: UUID, *, force: bool = False) -> None:
+    """What only this checkpoint kept is garbage now. It is no error if it is gone already. Raises :class:`NeededByClone` if
+    a clone reads what it keeps, unless with ``force``."""
+    await _update(files, id, lambda old: without_checkpoint(old, id), force=force)
+
+
+class NeededByClone(InvalidError):
+    """A clone reads SSTs that this checkpoint keeps; without it the next garbage collection deletes them."""
+
+    def __init__(self, id: UUID, clone: str) -> None:
+        super().__init__(
+            f"checkpoint {id} keeps SSTs that clone {clone!r} reads; it is deleted when that clone is destroyed or has "
+            "detached. To break the clone nevertheless, use `slate delete-checkpoint --force`"
+        )
+
+
+async def _update(files: DatabaseFiles, id: UUID, change: Callable[[Manifest], Manifest], *, force: bool) -> None:
+    """Change a checkpoint that no clone needs. A clone's own manifest tells, and only a final checkpoint makes it look: the
+    clone names that one before its parent has it, and never names it again after it has let go of it."""
+    free = force
+
+    def checked(old: Manifest) -> Manifest:
+        found = old.checkpoint(id)
+        if not free and found is not None and found.clone is not None:
+            raise _Final(found.clone)
+        return change(old)
+
+    try:
+        await files.manifests.update(checked)
+    except _Final as final:
+        clone = await newest_or_none(neighbour(files, final.clone).manifests)
+        if clone is not None and any(parent.final_checkpoint_id == id for parent in clone.value.external_dbs):
+            raise NeededByClone(id, final.clone) from None
+        free = True
+        await files.manifests.update(checked)
+
+
+class _Final(Exception):
+    """The checkpoint is, or was, one that a clone needs."""
+
+    def __init__(self, clone: str) -> None:
+        super().__init__()
+        self.clone = clone
 
 
 async def list_checkpoints(files: DatabaseFiles, name: str | None = None) -> list[Checkpoint]:

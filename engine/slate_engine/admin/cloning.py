@@ -36,7 +36,7 @@ from slate_engine.state.checkpoints import (
 )
 from slate_engine.state.clones import Source, cloned, finished, projected, united, without_log
 from slate_engine.state.commit import NothingStored, Versioned
-from slate_engine.state.manifest import ExternalDb, Manifest
+from slate_engine.state.manifest import FOR_CLONE, ExternalDb, Manifest
 from slate_engine.state.tombstone import Destroyed, check_alive
 
 log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ async def _keep(files: DatabaseFiles, external: ExternalDb) -> None:
         # Also if the checkpoint is there already: nothing is begun with a database that is going to be deleted.
         check_usable(old, external.path)
         source = external.source_checkpoint_id
-        name = f"clone {files.paths.root}"
+        name = f"{FOR_CLONE}{files.paths.root}"
         new = with_checkpoint(old, id=final, now_ms=files.runtime.now_ms(), source=source, name=name)
         known = old.checkpoint(source)
         ours = new is not old and known is not None and known.name == _source_name(files)

@@ -26,9 +26,6 @@ Id = Annotated[
 
 Force = Annotated[bool, typer.Option("--force", help="Even if a clone lives by it, which breaks the clone.")]
 
-CLONE = "clone "
-"""How the names of checkpoints begin by which clones live; the clone's path follows."""
-
 
 def register(app: typer.Typer) -> None:
     app.command("create-checkpoint", rich_help_panel=CHECKPOINTS)(create_checkpoint)
@@ -136,9 +133,7 @@ async def _refresh(session: Session, id: str, lifetime: str, force: bool) -> Non
 
     files = session.files()
     wanted = await _id(files, id)
-    if lifetime and not force:
-        await _check_no_clone(session, files, wanted)
-    await admin.refresh_checkpoint(files, wanted, parse_lifetime(lifetime) if lifetime else None)
+    await admin.refresh_checkpoint(files, wanted, parse_lifetime(lifetime) if lifetime else None, force=force)
     await _show(session, files, wanted)
 
 
@@ -162,23 +157,6 @@ async def _show(session: Session, files: DatabaseFiles, id: UUID) -> None:
             ]
         ),
     )
-
-
-async def _check_no_clone(session: Session, files: DatabaseFiles, id: UUID) -> None:
-    """Without its checkpoint in the parent, a clone loses the SSTs that it reads there."""
-    from slate_engine.admin.parents import newest_or_none
-    from slate_engine.errors import InvalidError
-
-    checkpoint = (await files.manifests.read_latest()).value.checkpoint(id)
-    if checkpoint is None or not (checkpoint.name or "").startswith(CLONE):
-        return
-    path = str(checkpoint.name).removeprefix(CLONE)
-    clone = await newest_or_none(session.files(path, files.store).manifests)
-    if clone is not None and any(parent.final_checkpoint_id == id for parent in clone.value.external_dbs):
-        raise InvalidError(
-            f"checkpoint {id} keeps what clone {path!r} reads here, and goes when that is destroyed or has detached; to "
-            "break the clone nevertheless, give --force"
-        )
 
 
 async def _id(files: DatabaseFiles, text: str) -> UUID:
@@ -209,9 +187,7 @@ async def _delete(session: Session, id: str, force: bool) -> None:
     files = session.files()
     wanted = await _id(files, id)
     there = (await files.manifests.read_latest()).value.checkpoint(wanted) is not None
-    if not force:
-        await _check_no_clone(session, files, wanted)
-    await admin.delete_checkpoint(files, wanted)
+    await admin.delete_checkpoint(files, wanted, force=force)
     said = f"checkpoint {wanted} is deleted" if there else f"there was no checkpoint {wanted}; nothing had to be done"
     session.print({"id": str(wanted), "deleted": there}, lambda _: said)
 

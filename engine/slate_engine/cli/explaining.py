@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slate_engine.admin.lifetimes import show_span
-from slate_engine.cli.checkpoints import CLONE, show_age, show_end
+from slate_engine.cli.checkpoints import show_age, show_end
 from slate_engine.cli.help import SHAPE
 from slate_engine.cli.prices import Prices, price_list
 from slate_engine.cli.ranges import SHORT_ID
@@ -192,11 +192,11 @@ def _label(holder: Holder) -> str:
         return "live state"
     if holder.clone is not None:
         return f"clone {holder.clone}"
+    if holder.checkpoint.clone is not None:
+        return f"clone {holder.checkpoint.clone}"
     name = holder.checkpoint.name
     if name is None:
         return f"checkpoint {str(holder.checkpoint.id)[:SHORT_ID]}"
-    if name.startswith(CLONE):
-        return name
     return f"checkpoint {name if len(name) <= LABEL else name[: LABEL - 1] + '…'}"
 
 

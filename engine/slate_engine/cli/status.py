@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slate_engine.cli.checkpoints import CLONE, checkpoint_facts
+from slate_engine.cli.checkpoints import checkpoint_facts
 from slate_engine.cli.help import SHAPE
 from slate_engine.cli.prices import Prices, price_list
 from slate_engine.cli.session import Session
@@ -143,11 +143,7 @@ async def _facts(files: DatabaseFiles, manifest_id: int, manifest: Manifest, pri
         "dollars_a_month": stored["size_bytes"] / GIB * prices.storage,
         "prices": prices.name,
         "checkpoints": [checkpoint_facts(each) for each in manifest.checkpoints],
-        "clones": [
-            each.name.removeprefix(CLONE)
-            for each in manifest.checkpoints
-            if each.name is not None and each.name.startswith(CLONE)
-        ],
+        "clones": [each.clone for each in manifest.checkpoints if each.clone is not None],
         "parents": [
             {
                 "path": parent.path,

@@ -27,6 +27,10 @@ THIS_MANIFEST = 0
 real one is known, and filled in, when the manifest is committed."""
 
 
+FOR_CLONE = "clone "
+"""How the name of a checkpoint begins by which a parent keeps SSTs for a clone; the clone's path follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Keeps the manifest ``manifest_id``, and all that it references, from garbage collection."""
@@ -42,6 +46,12 @@ class Checkpoint:
 
     def is_expired(self, now_s: float) -> bool:
         return self.expire_time_s is not None and self.expire_time_s <= now_s
+
+    @property
+    def clone(self) -> str | None:
+        """The path of the clone for which this checkpoint keeps SSTs, as its name says."""
+        name = self.name or ""
+        return name.removeprefix(FOR_CLONE) if name.startswith(FOR_CLONE) else None
 
 
 @dataclass(frozen=True, slots=True)

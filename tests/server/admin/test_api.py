@@ -72,6 +72,18 @@ async def test_a_database_beside_it_may_begin_with_the_same_name(api: Api) -> No
     assert (await api.done(str(uuid4()), {"kind": "copy", "target": "dbs"}))["state"] == "succeeded"
 
 
+async def test_a_checkpoint_that_a_clone_needs_stays(api: Api) -> None:
+    assert (await api.done(str(uuid4()), {"kind": "clone", "target": "dbs"}))["state"] == "succeeded"
+    _, listed = await api.ask("GET", "/v1/checkpoints")
+    (final,) = [each for each in listed["checkpoints"] if each["name"] == "clone dbs"]
+    path = f"/v1/checkpoints/{final['id']}"
+    for method, body in (("DELETE", None), ("PATCH", {"lifetime_seconds": 60})):
+        status, told = await api.ask(method, path, body)
+        assert (status, told["type"]) == (409, "urn:slatekeeper:problem:needed-by-clone")
+        assert "clone 'dbs'" in told["detail"]
+    assert (await api.ask("GET", path))[1]["expire_time_s"] is None
+
+
 async def test_restore_and_collect(api: Api) -> None:
     _, kept = await api.ask("POST", "/v1/checkpoints", {"lifetime_seconds": 3600})
     id = str(uuid4())

@@ -144,6 +144,29 @@ async def test_expiry(client: Redis) -> None:
         await client.execute_command("EXPIRE", "b", "1", "NX", "GT")
 
 
+@pytest.mark.parametrize(
+    ("command", "amount"),
+    [
+        ("EXPIRE", -9223372036854776),
+        ("EXPIRE", 9223372036854776),
+        ("EXPIREAT", -9223372036854776),
+        ("PEXPIRE", 2**63 - 1),
+    ],
+)
+async def test_an_end_out_of_range_is_refused(client: Redis, command: str, amount: int) -> None:
+    await client.set("a", "1")
+    with pytest.raises(redis.exceptions.ResponseError, match=f"invalid expire time in '{command.lower()}' command"):
+        await client.execute_command(command, "a", str(amount))
+    assert (await client.get("a"), await client.ttl("a")) == (b"1", -1)
+
+
+async def test_an_end_long_ago_ends_the_key(client: Redis) -> None:
+    await client.mset({"a": "1", "b": "2"})
+    assert await client.expire("a", -9223372036854775) is True
+    assert await client.pexpire("b", -(2**63)) is True
+    assert await client.mget("a", "b") == [None, None]
+
+
 async def test_what_has_expired_is_never_seen(client: Redis) -> None:
     await client.set("gone", "1", px=30)
     await client.set("there", "1")

@@ -9,10 +9,17 @@ from uuid import UUID
 import pytest
 
 from slate_engine.admin import cloning
-from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, delete_checkpoint, list_checkpoints
+from slate_engine.admin.checkpoints import (
+    CheckpointOptions,
+    NeededByClone,
+    create_checkpoint,
+    delete_checkpoint,
+    list_checkpoints,
+    refresh_checkpoint,
+)
 from slate_engine.admin.clone_request import CloneSource
 from slate_engine.admin.cloning import NotThisClone, create_clone
-from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
+from slate_engine.admin.destroying import destroy_hard, destroy_softly, objects_of, undelete
 from slate_engine.errors import DataError, InvalidError
 from slate_engine.format.key_range import ALL, Bound, KeyRange
 from slate_engine.gc.collector import collect_once
@@ -32,7 +39,7 @@ from tests.unit.admin.workshop import CountingStore, Database
 
 EAGER = Task(min_age=0)
 EAGERLY = GcOptions(manifests=EAGER, wal=EAGER, compacted=EAGER, compactions=EAGER)
-A = UUID(int=1, version=4)
+A, B = (UUID(int=number, version=4) for number in (1, 2))
 REQUESTS = {"list": 6, "get": 20, "put": 4, "head": 6}
 """What a clone of one database costs, beside a copy for each WAL file that is not in an SST yet."""
 
@@ -414,6 +421,45 @@ def test_a_destroyed_grandparent_is_named() -> None:
         with pytest.raises(Destroyed, match="database 'parent' was destroyed"):
             await create_clone(beside(db, "second").files, [CloneSource("clone")])
         assert [each.name for each in await list_checkpoints(db.files)] == ["clone clone"]
+
+    simulate(scenario, 1)
+
+
+def test_a_checkpoint_that_a_clone_needs_is_not_deleted() -> None:
+    """Nor does it get an end. After the next compaction and collection of the parent the clone would miss SSTs."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        clone = beside(db, "clone")
+        await create_clone(clone.files, [CloneSource("parent")])
+        (final,) = await list_checkpoints(db.files)
+        with pytest.raises(NeededByClone, match=f"checkpoint {final.id} keeps SSTs that clone 'clone' reads"):
+            await delete_checkpoint(db.files, final.id)
+        with pytest.raises(NeededByClone):
+            await refresh_checkpoint(db.files, final.id, 60_000)
+        assert await list_checkpoints(db.files) == [final]
+        await refresh_checkpoint(db.files, final.id, None)
+        await delete_checkpoint(db.files, final.id, force=True)
+        assert await list_checkpoints(db.files) == []
+
+    simulate(scenario, 1)
+
+
+def test_a_checkpoint_whose_clone_does_not_need_it_is_deleted() -> None:
+    """The clone is gone, or the name is one that a user chose."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        clone = beside(db, "clone")
+        await create_clone(clone.files, [CloneSource("parent")])
+        await create_checkpoint(db.files, CheckpointOptions(id=A, name="clone clone"))
+        await create_checkpoint(db.files, CheckpointOptions(id=B, name="clone wars"))
+        await delete_checkpoint(db.files, A)
+        await delete_checkpoint(db.files, B)
+        (final,) = await list_checkpoints(db.files)
+        await clone.files.store.delete(await objects_of(clone.files))
+        await delete_checkpoint(db.files, final.id)
+        assert await list_checkpoints(db.files) == []
 
     simulate(scenario, 1)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from aiohttp import web
 
+from slate_engine.admin.checkpoints import NeededByClone
 from slate_engine.admin.ownership import DatabaseExists, OwnedByAnother
 from slate_engine.errors import ClosedError, CloseReason, DatabaseDeleted, Error, InvalidError, UnavailableError
 from slate_engine.lsm.replay import WalTruncated
@@ -24,6 +25,7 @@ TYPES: tuple[tuple[type[Error], int, str, str], ...] = (
     (OwnedByAnother, 409, "owned-by-another", "The database belongs to another owner"),
     (DatabaseExists, 409, "database-exists", "There is a database already"),
     (NotInitialized, 409, "not-initialized", "The database is not set up yet"),
+    (NeededByClone, 409, "needed-by-clone", "A clone needs the checkpoint"),
     (CheckpointMissing, 404, "checkpoint-missing", "There is no such checkpoint"),
     (CheckpointExpired, 410, "checkpoint-expired", "The checkpoint has expired"),
     (WalTruncated, 409, "wal-missing", "A file of the WAL is missing"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slate_engine.server.resp.command import integer
 from slate_engine.server.resp.replies import CommandError
 
-LATEST_MS = 2**63 - 1
+EARLIEST_MS, LATEST_MS = -(2**63), 2**63 - 1
 
 
 def deadline(kind: bytes, amount: bytes, now_ms: int, command: str) -> int:
@@ -22,10 +22,12 @@ def changed_deadline(amount: bytes, *, seconds: bool, base_ms: int, command: str
 
 
 def _milliseconds(value: int, seconds: bool, base_ms: int, command: str) -> int:
-    at = value * (1000 if seconds else 1) + base_ms
-    if not -LATEST_MS <= at <= LATEST_MS:
+    length = value * (1000 if seconds else 1)
+    # The number itself has to fit. With the present time added, a number far out of range would seem to be long ago, and
+    # delete the key.
+    if not EARLIEST_MS <= length <= LATEST_MS - base_ms:
         raise _invalid(command)
-    return at
+    return length + base_ms
 
 
 def _invalid(command: str) -> CommandError:
