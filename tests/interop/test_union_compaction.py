@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import slatedb.uniffi as u
 
 from slate_engine.admin.clone_request import CloneSource
 from slate_engine.admin.cloning import create_clone
 from slate_engine.errors import Error
 from slate_engine.format.key_range import ALL, KeyRange
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.compaction.commit import take_epoch
 from slate_engine.lsm.compaction.compactor import compact_once
 from slate_engine.lsm.compaction.options import CompactorOptions
 from slate_engine.lsm.compaction.plan import Policy, SizeTiered
@@ -20,6 +22,7 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.manifest import Manifest
+from slate_engine.state.stores import CompactionsStore
 from tests.interop import original, ours
 from tests.interop.history import Kind, Operation
 from tests.interop.original import Original
@@ -57,6 +60,11 @@ async def them() -> AsyncIterator[Original]:
 
 def files(them: Original, path: str) -> DatabaseFiles:
     return ours.database(ours.folder_store(them.folder), path, them.style)
+
+
+def book_of(them: Original, path: str) -> CompactionsStore:
+    of = files(them, path)
+    return CompactionsStore.open(of.store, of.paths.root, of.runtime)
 
 
 async def newest(them: Original, path: str) -> Manifest:
@@ -108,6 +116,26 @@ async def test_ours_compacted_by_the_original(them: Original) -> None:
         assert {row.key: row.value for row in await original.scan(db)} == expected
     assert len((await newest(them, "ours")).root.runs) == 1
     await check(them, "ours", expected)
+
+
+async def test_what_the_original_has_merged_of_repeated_ids_does_not_count(them: Original) -> None:
+    """Its worker merges one of two views twice, and the other never. Its compactor stops before it commits that."""
+    views = (await them.admin("theirs").read_manifest(None)).l0
+    await take_epoch(files(them, "theirs"), book_of(them, "theirs"))
+    sources = [u.SourceId.SST_VIEW(view.id) for view in views]
+    job = await them.submit("theirs", u.CompactionSpec.TIERED(segment=b"", sources=sources, destination=0))
+    never = dict.fromkeys(("compactor_options.poll_interval", "compactor_options.commit_compacted_interval"), "1h")
+    async with them.writer("theirs", compactor=True, **never):
+
+        async def is_compacted() -> bool:
+            return bool((await them.admin("theirs").read_compaction(job, None)).status == u.CompactionStatus.COMPACTED)
+
+        await until(is_compacted)
+    await check(them, "theirs", ROWS)
+    await compact_once(files(them, "theirs"), SizeTiered(), force=True)
+    (run,) = (await newest(them, "theirs")).root.runs
+    assert run.views
+    await check(them, "theirs", ROWS)
 
 
 @pytest.mark.parametrize("path", MAKERS)

@@ -64,7 +64,7 @@ class SparkWorker:
         self._location = location
         self._settings = settings
         self._compactions = CompactionsStore.open(files.store, files.paths.root, files.runtime)
-        self._id = str(Ulid.new(files.runtime))
+        self._id = book.new_worker_id(files.runtime)
         self.merged: list[Merged] = []
 
     def _as_of_now(self) -> Worker:

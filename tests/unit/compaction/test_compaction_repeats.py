@@ -9,12 +9,27 @@ import pytest
 from slate_engine.format.ids import Ulid
 from slate_engine.format.key_range import KeyRange
 from slate_engine.lsm.compaction import commit, result
+from slate_engine.lsm.compaction.book import OURS
+from slate_engine.lsm.compaction.execution import Execution
 from slate_engine.lsm.compaction.inputs import Inputs, SourcesGone
+from slate_engine.lsm.compaction.options import MergeOptions
 from slate_engine.lsm.compaction.plan import Leveled, Major, Policy, SizeTiered
+from slate_engine.lsm.compaction.resources import Resources
 from slate_engine.lsm.compaction.result import movable, with_drain, with_move, with_result
 from slate_engine.lsm.compaction.specs import find_flaw, input_bytes
 from slate_engine.lsm.compaction.triggers import Triggers
-from slate_engine.state.compactions import Compactions, CompactionStatus, DrainSpec, Spec, TieredSpec
+from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.state.compactions import (
+    Compactions,
+    CompactionStatus,
+    Context,
+    DrainSpec,
+    Spec,
+    Subcompaction,
+    SubcompactionStatus,
+    TieredSpec,
+    Worker,
+)
 from slate_engine.state.invariants import InvalidManifest
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.ssts import Ssts
@@ -118,6 +133,39 @@ def test_a_job_that_was_begun_before_is_not_committed() -> None:
     manifest, outcome = commit._applied(UNION, [done], book(done))
     assert manifest is UNION
     assert outcome == {done.id: CompactionStatus.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("worker", "taken"),
+    [(None, False), (Worker("01KZZZZZZZZZZZZZZZZZZZZZZZ", 1), False), (Worker(OURS + "1", 1), True)],
+)
+def test_only_a_worker_of_ours_is_trusted_with_it(worker: Worker | None, taken: bool) -> None:
+    """One of SlateDB 0.17 takes one view for all that have its id."""
+    done = replace(job(50, part(UNION, 8), COMPACTED), outputs=Ssts.of([handle(77)]), worker=worker)
+    manifest, outcome = commit._applied(UNION, [done], book(done))
+    assert outcome == {done.id: CompactionStatus.COMPLETED if taken else CompactionStatus.FAILED}
+    assert (manifest is not UNION) == taken
+    # Where no id repeats, every worker is.
+    distinct = replace(job(50, part(NESTED, 2), COMPACTED), outputs=Ssts.of([handle(77)]), worker=worker)
+    assert commit._applied(NESTED, [distinct], book(distinct))[1] == {distinct.id: CompactionStatus.COMPLETED}
+
+
+@pytest.mark.parametrize(("state", "count", "kept"), [(UNION, 8, False), (NESTED, 2, True)])
+def test_what_another_worker_has_begun_is_not_gone_on_with(state: Manifest, count: int, kept: bool) -> None:
+    """The ranges stay: Spark's executors get theirs like this."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        files = DatabaseFiles(MemoryStore(runtime), "db", runtime)
+        halves = [
+            Subcompaction(LOW, Ssts.of([handle(77)]), SubcompactionStatus.COMPLETED),
+            Subcompaction(HIGH, Ssts.of([handle(78)]), SubcompactionStatus.IN_PROGRESS),
+        ]
+        running = replace(job(50, part(state, count)), context=Context(tuple(halves), 5))
+        execution = Execution(files, running, state, MergeOptions(), Resources(1, 1 << 20, 1))
+        left = halves if kept else [Subcompaction(LOW), Subcompaction(HIGH)]
+        assert execution.context == Context(tuple(left), 5)
+
+    simulate(scenario, 1)
 
 
 def test_what_was_merged_is_what_goes() -> None:

@@ -11,9 +11,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from slate_engine.errors import Fenced, InternalError
-from slate_engine.format.ids import Ulid
+from slate_engine.format.ids import Chance, Ulid
 from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, Context, Worker
 from slate_engine.state.ssts import Ssts
+
+OURS = "slatekeeper-"
+"""The ids of our workers begin with it. SlateDB does not care what a worker is called."""
+
+
+def new_worker_id(chance: Chance) -> str:
+    """An id that tells coordinators whose worker it is."""
+    return f"{OURS}{Ulid.new(chance)}"
 
 
 def check_epoch(found: int, epoch: int, what: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from slate_engine.format.ids import Ulid
+from slate_engine.lsm.compaction.book import OURS
 from slate_engine.state.compactions import Compaction, Compactions, CompactionStatus, DrainSpec, Spec, TieredSpec
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tree import Tree
@@ -53,7 +54,7 @@ def find_flaw(job: Compaction, manifest: Manifest, book: Compactions) -> str | N
     tree = manifest.trees.tree(spec.segment)
     if tree is None:
         return f"there is no segment {spec.segment!r}"
-    flaw = _flaw_of_sources(spec, tree) or _flaw_beside_others(job, book)
+    flaw = _flaw_of_sources(spec, tree) or _flaw_of_result(job) or _flaw_beside_others(job, book)
     if flaw is None and isinstance(spec, TieredSpec):
         flaw = _flaw_of_destination(spec, tree, manifest, is_new=job.status is CompactionStatus.SUBMITTED)
     return flaw
@@ -69,6 +70,23 @@ def flaw_of_repeats(tree: Tree, spec: Spec) -> str | None:
     return (
         "L0 has several views of one id, as unions of SlateDB 0.17 do, and a job must take all of them; submit one with "
         f"the {wanted} oldest views, not {taken}, and name an id as often as L0 has it"
+    )
+
+
+def repeats_views(spec: Spec) -> bool:
+    """Whether the job names an id of L0 several times, as it must where several views have that id."""
+    return len({*spec.l0_views}) < len(spec.l0_views)
+
+
+def _flaw_of_result(job: Compaction) -> str | None:
+    """A worker of SlateDB 0.17 looks the views up by their ids: where views share one, it merges one of them several times,
+    and the others never."""
+    ours = job.worker is not None and job.worker.id.startswith(OURS)
+    if job.status is not CompactionStatus.COMPACTED or ours or not repeats_views(job.spec):
+        return None
+    return (
+        "L0 has several views of one id, as unions of SlateDB 0.17 do, and another worker than ours has merged them, which "
+        "may have left rows out; let only workers of Slatekeeper compact this database until L0 has no such views"
     )
 
 

@@ -85,7 +85,7 @@ class CompactionWorker:
         self._gave_up = gave_up or self._leave_to_others
         self._failed = failed
         self._ending: asyncio.Task[None] | None = None
-        self.id = str(Ulid.new(files.runtime))
+        self.id = book.new_worker_id(files.runtime)
         self.bytes_read = 0
         self.bytes_written = 0
         self._running: dict[Ulid, _Running] = {}
