@@ -311,25 +311,40 @@ class Writer(LiveDatabase):
     async def _record_log_end(self) -> None:
         """Have the manifest say how far the log goes, if the log alone holds some of the rows. A checkpoint that is made
         from outside holds the log up to there, and no further. A writer that failed or was fenced records nothing: the next
-        writer finds the end."""
+        writer finds the end. A close that is cancelled, before this or meanwhile, takes a moment for it all the same."""
         closing = asyncio.current_task()
-        cancelled = closing is not None and closing.cancelling() > 0
-        if self._wal is not None and not cancelled:
-            await self._wal.settle()
+        if closing is not None and closing.cancelling() > 0:
+            await self._record_at_once()
+            return
+        try:
+            if self._wal is not None:
+                await self._wal.settle()
+            await self._record()
+        except asyncio.CancelledError:
+            await self._record_at_once()
+            raise
+
+    async def _record_at_once(self) -> None:
+        try:
+            async with asyncio.timeout(CANCELLED_SECONDS):
+                await self._record()
+        except TimeoutError:
+            log.warning(
+                "the writer closes without recording the end of its log, file %d: no time left", self.last_wal_id
+            )
+
+    async def _record(self) -> None:
         last = self.last_wal_id
         if self._error is not None or self.durable_seq <= self._flushed_seq:
             return
         if self.state.manifest.wal_id_last_seen >= last:
             return
         try:
-            async with asyncio.timeout(CANCELLED_SECONDS if cancelled else None):
-                await self.update_manifest(
-                    lambda old: old if old.wal_id_last_seen >= last else replace(old, wal_id_last_seen=last)
-                )
+            await self.update_manifest(
+                lambda old: old if old.wal_id_last_seen >= last else replace(old, wal_id_last_seen=last)
+            )
         except Fenced as fenced:
             self.stop(fenced)
-        except TimeoutError:
-            log.warning("the writer closes without recording that its log ends with file %d: no time is left", last)
 
     def _halt(self, error: ClosedError) -> None:
         self._flusher.stop(error)

@@ -84,3 +84,25 @@ def test_a_store_that_refuses_the_file_is_not_waited_for() -> None:
         assert (await files.manifest()).wal_id_last_seen == last
 
     simulate(play, 0)
+
+
+def test_a_close_that_is_cancelled_while_it_waits_for_a_file_records_what_is_durable() -> None:
+    async def play(runtime: SimulatedRuntime) -> None:
+        store = StallingStore(MemoryStore(runtime))
+        files = DatabaseFiles(store, "db", runtime)
+        writer = await Writer.open(files, WriterOptions())
+        await (await writer.write([Change(b"durable", b"1")])).durable()
+        last = writer.last_wal_id
+        store.stall(lambda key: "/wal/" in key)
+        waiting = asyncio.ensure_future((await writer.write([Change(b"under way", b"1")])).durable())
+        await store.stalled.wait()
+        closing = asyncio.ensure_future(writer.close(flush_wal=False))
+        await runtime.sleep(1)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        with pytest.raises(ClosedError):
+            await waiting
+        assert (await files.manifest()).wal_id_last_seen == last
+
+    simulate(play, 0)
