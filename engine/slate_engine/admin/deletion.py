@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
@@ -13,6 +14,7 @@ from slate_engine.lsm.tenure import Tenure
 from slate_engine.runtime import Moment
 from slate_engine.state.destroy import LINGER
 from slate_engine.state.manifest import Manifest
+from slate_engine.store.boundary import Boundary, BoundaryLost
 from slate_engine.store.protocol import ObjectMeta, ObjectStore
 
 BATCH = 1000
@@ -29,11 +31,22 @@ class Deletion:
         self._deleted = deleted
         self._manifests = files.paths.manifest + "/"
         self._closed = Moment(files.runtime)
-        self._last: set[str] = {files.paths.boundary("manifest"), files.paths.boundary("compactions")}
+        self._last: set[str] = {files.paths.boundary("manifest")}
         """What goes at the end, only before the newest manifest: what tells processes that the database is closed, and whose
-        it is. The operator waits for its own databases only."""
+        it is. The operator waits for its own databases only. The boundary of the compactions goes with them: with nothing
+        behind it, a worker that has seen it would take "missing" for "unchanged"."""
         self._last.add(owner_key(files))
         self.gone: list[str] = []
+
+    async def give_up_before(self, mark: int) -> None:
+        """Give up the ids of all manifests before the mark. A process that has seen a boundary, and remembers an older
+        manifest, would take a deleted successor for one that never was, and not find the mark. Where there is no boundary,
+        no process relies on one."""
+        boundary = Boundary(self._files.store, self._files.paths.root, "manifest", self._files.runtime)
+        with contextlib.suppress(BoundaryLost):  # another process deletes the database at the same time, and is further
+            await boundary.read()
+            if boundary.was_seen:
+                await boundary.advance(mark - 1)
 
     async def close(self, destroyed: Manifest) -> None:
         """No writer of before adds to the log any more. The mark has shut out everything else."""

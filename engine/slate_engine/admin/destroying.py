@@ -265,6 +265,7 @@ async def destroy_hard(
     if newest is None or claimed is None:
         return await Deletion(files, deleted).finish()
     deletion = Deletion(files, deleted)
+    await deletion.give_up_before(claimed.id)
     may_be_used = _was_ever_open(claimed.value) and not await _was_closed_before(files, newest, claimed)
     if may_be_used:
         await deletion.close(claimed.value)

@@ -268,6 +268,50 @@ def test_a_reader(play: Play, bounded: bool, kind: Callable[..., Awaitable[Reade
 
 
 @both
+def test_a_writer_that_missed_the_last_manifests(play: Play, bounded: bool) -> None:
+    """The manifests after the one that it remembers are deleted before it looks again."""
+
+    async def scenario(stage: Stage) -> None:
+        writer = await Writer.open(stage.files(), WriterOptions())
+        await stage.runtime.sleep(1.5)
+        for _ in range(2):
+            await stage.files().manifests.update(
+                lambda old: replace(old, last_l0_clock_tick=old.last_l0_clock_tick + 1)
+            )
+        deleting = asyncio.ensure_future(stage.deleted())
+        await stage.runtime.sleep(1)
+        assert isinstance(writer.error, DatabaseDeleted)
+        assert not deleting.done()
+        await deleting
+
+    play(scenario, bounded)
+
+
+@both
+def test_a_worker_that_waits_for_jobs(play: Play, bounded: bool) -> None:
+    async def scenario(stage: Stage) -> None:
+        failures: list[Error] = []
+        planner = EmbeddedCompactor(stage.files(), CompactorOptions(worker=None), failed=failures.append)
+        await planner.start()
+        files = stage.files()
+        books = CompactionsStore.open(files.store, "db", stage.runtime)
+        if bounded:
+            await CompactionsStore.open(files.store, "db", stage.runtime).objects.advance_boundary(1)
+        worker = CompactionWorker(files, books, WorkerOptions(compactions_poll_interval=1.0), failed=failures.append)
+        worker.start()
+        await stage.runtime.sleep(20)
+        deleting = asyncio.ensure_future(stage.deleted())
+        await stage.runtime.sleep(LINGER - 1)
+        assert [type(each) for each in failures] == [DatabaseDeleted] * 2
+        assert not deleting.done()
+        await deleting
+        await planner.close()
+        await worker.close()
+
+    play(scenario, bounded)
+
+
+@both
 @pytest.mark.parametrize("merging", [False, True], ids=["idle", "merging"])
 @pytest.mark.parametrize("embedded", [False, True], ids=["worker", "compactor"])
 def test_a_compactor(play: Play, bounded: bool, merging: bool, embedded: bool) -> None:
