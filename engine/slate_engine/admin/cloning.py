@@ -224,8 +224,11 @@ async def _shows_wanted(files: DatabaseFiles, begun: Manifest, request: CloneReq
         if state is None:
             return None
         found.append(state)
+    wanted = _assembled(files, found, request)
+    if begun.initialized and begun.writer_epoch > wanted.writer_epoch:
+        return False  # a writer has opened it: the log may hold rows of its own, which the views do not tell
     # Every attempt draws new view ids: what the views show tells.
-    return _assembled(files, found, request).trees.shows_same(begun.trees)
+    return wanted.trees.shows_same(begun.trees)
 
 
 async def _begun_with(

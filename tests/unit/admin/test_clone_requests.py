@@ -12,7 +12,10 @@ from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint
 from slate_engine.admin.clone_request import CloneRequest, CloneSource
 from slate_engine.admin.cloning import NotThisClone, create_clone
 from slate_engine.format.key_range import KeyRange
+from slate_engine.lsm.commit import Change
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.writer import Writer
+from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.manifest import Manifest
 from slate_engine.store.protocol import StoreUnavailable
 from tests.simulation.loop import SimulatedRuntime, simulate
@@ -109,6 +112,27 @@ def test_a_named_checkpoint_and_the_same_keys_are_the_same_request() -> None:
             await clone.flush({b"b": b"its own"})
             with pytest.raises(NotThisClone, match="not known to show"):
                 await create_clone(clone.files, sources, keys)
+
+    simulate(scenario, 1)
+
+
+def test_a_clone_that_a_writer_has_opened_is_not_known_by_what_it_shows() -> None:
+    """What the writer wrote may be in the log only. With an id it is known all the same."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        await create_checkpoint(db.files, CheckpointOptions(id=A))
+        for path, id in (("without", None), ("with", FIRST)):
+            files, sources = files_beside(db, path), [CloneSource("parent", A)]
+            made = await create_clone(files, sources, id=id)
+            assert await create_clone(files, sources) == made
+            writer = await Writer.open(files_beside(db, path), WriterOptions())
+            await (await writer.write([Change(b"a", b"its own")])).durable()
+            await writer.close()
+            with pytest.raises(NotThisClone, match="not known to show"):
+                await create_clone(files_beside(db, path), sources)
+            if id is not None:
+                assert (await create_clone(files_beside(db, path), sources, id=id)).value.initialized
 
     simulate(scenario, 1)
 
