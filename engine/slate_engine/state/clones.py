@@ -75,7 +75,7 @@ def united(sources: Sequence[Source], new_id: Callable[[], UUID], chance: Chance
         )
     return Manifest(
         initialized=False,
-        trees=_with_distinct_l0(_renumbered(_united_trees(sources)), chance),
+        trees=_with_distinct_l0(_united_trees(sources).with_run_ids_from(0), chance),
         last_l0_clock_tick=max(source.manifest.last_l0_clock_tick for source in sources),
         last_l0_seq=max(source.manifest.last_l0_seq for source in sources),
         external_dbs=tuple(replace(external, final_checkpoint_id=new_id()) for external in _united_externals(sources)),
@@ -163,16 +163,6 @@ def _extent(tree: Tree) -> tuple[bytes, bytes | None, bool]:
         return first, None, False
     last, closed = max((upper, closed) for upper, closed in uppers if upper is not None)
     return first, last, not closed
-
-
-def _renumbered(trees: Trees) -> Trees:
-    """With run ids that occur once over all trees, and descend in each."""
-    ids = itertools.count(sum(len(tree.runs) for tree in trees) - 1, -1)
-
-    def numbered(tree: Tree) -> Tree:
-        return replace(tree, runs=tuple(SortedRun(next(ids), run.views) for run in tree.runs))
-
-    return Trees(numbered(trees.root), tuple(Segment(each.prefix, numbered(each.tree)) for each in trees.segments))
 
 
 def _with_distinct_l0(trees: Trees, chance: Chance) -> Trees:

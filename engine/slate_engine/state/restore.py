@@ -1,7 +1,9 @@
 """Going back in place: the state of a checkpoint becomes the present one, by one change of the manifest.
 
 Nothing is lost by it. The state before is kept by a checkpoint, and sequence numbers go on where they were, so that no
-number ever stands for two commits.
+number ever stands for two commits. Sorted runs get new ids for the same reason: compactions name them by their ids, and a
+run keeps its id when a compaction adds newer rows to it. A job that began before the restore would take the restored run
+for the one that it has merged.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from slate_engine.format.ids import Ids
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing
 from slate_engine.state.manifest import Checkpoint, ExternalDb, Manifest
 from slate_engine.state.tombstone import check_alive
+from slate_engine.state.tree import Trees
 
 NOTHING = Ids.of([])
 
@@ -49,7 +52,7 @@ def restored(
     state = prepared.state
     return replace(
         manifest,
-        trees=state.trees,
+        trees=_with_new_run_ids(state.trees, manifest.trees),
         replay_after_wal_id=prepared.last_wal_id,
         wal_id_last_seen=prepared.last_wal_id,
         last_l0_seq=max(prepared.last_seq, state.last_l0_seq),
@@ -57,6 +60,13 @@ def restored(
         recent_snapshot_min_seq=min(manifest.recent_snapshot_min_seq, state.recent_snapshot_min_seq),
         checkpoints=tuple(kept if each.id == present.id else each for each in manifest.checkpoints),
         external_dbs=_external_dbs(manifest, state),
+    )
+
+
+def _with_new_run_ids(then: Trees, now: Trees) -> Trees:
+    """The trees of then, with run ids that no run of then or of now has."""
+    return then.with_run_ids_from(
+        max((run.id for trees in (then, now) for tree in trees for run in tree.runs), default=-1) + 1
     )
 
 

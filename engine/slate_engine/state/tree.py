@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -111,6 +112,15 @@ class Trees:
             return replace(self, root=tree)
         others = [segment for segment in self.segments if segment.prefix != prefix]
         return replace(self, segments=tuple(sorted([*others, Segment(prefix, tree)], key=lambda each: each.prefix)))
+
+    def with_run_ids_from(self, first: int) -> Trees:
+        """The same with run ids from ``first`` on, which occur once over all trees, and descend in each."""
+        ids = itertools.count(first + sum(len(tree.runs) for tree in self) - 1, -1)
+
+        def numbered(tree: Tree) -> Tree:
+            return replace(tree, runs=tuple(SortedRun(next(ids), run.views) for run in tree.runs))
+
+        return Trees(numbered(self.root), tuple(Segment(each.prefix, numbered(each.tree)) for each in self.segments))
 
     def shows_same(self, other: Trees) -> bool:
         """Whether both show the same keys of the same SSTs at the same places, whatever the ids of the views."""

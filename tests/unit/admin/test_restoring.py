@@ -13,14 +13,20 @@ from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.destroying import destroy_softly
 from slate_engine.admin.restoring import PREPARED_MS, RestoreOptions, restore
 from slate_engine.errors import Fenced, InvalidError
+from slate_engine.format.ids import Ulid
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.options import GcOptions, Task
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.compaction.commit import take_epoch
+from slate_engine.lsm.compaction.coordinator import Coordinator
+from slate_engine.lsm.compaction.options import CompactorOptions
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing
+from slate_engine.state.compactions import Compaction, CompactionStatus, TieredSpec
 from slate_engine.state.manifest import Manifest
+from slate_engine.state.ssts import Ssts
 from slate_engine.state.tombstone import Destroyed
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import ObjectStore
@@ -245,6 +251,37 @@ def test_a_writer_that_comes_in_between_wins() -> None:
             await restore(db.files, A)
         await opened[0].close()
         assert await db.values() == LATER
+
+    simulate(scenario, 1)
+
+
+@pytest.mark.parametrize("status", [CompactionStatus.COMPACTED, CompactionStatus.SCHEDULED])
+def test_a_compaction_of_before_is_not_taken_for_one_of_the_restored_runs(status: CompactionStatus) -> None:
+    """Run 0 keeps its id when a compaction adds rows to it. A job on run 0 of before the restore is of no use after it."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await Database(MemoryStore(runtime), runtime).make()
+        for value in (b"old", b"new"):
+            await db.flush({b"k": value})
+            await runtime.sleep(1)
+            await db.compact()
+            await runtime.sleep(1)
+            if value == b"old":
+                await create_checkpoint(db.files, CheckpointOptions(id=A))
+        output, _ = await db.merged()
+        outputs = Ssts.of([output] if status is CompactionStatus.COMPACTED else [])
+        job = Compaction(Ulid.new(runtime), TieredSpec((), (0,), 0), status, outputs=outputs)
+        await db.books.update(lambda old: old.with_job(job))
+        await restore(db.files, A)
+        assert await db.values() == {b"k": b"old"}
+        coordinator = Coordinator(
+            db.files, db.books, await take_epoch(db.files, db.books), CompactorOptions(worker=None)
+        )
+        await coordinator.turn(plan=False)
+        assert await db.values() == {b"k": b"old"}
+        ended = (await db.books.read_latest()).value.job(job.id)
+        assert ended is not None
+        assert ended.status is CompactionStatus.FAILED
 
     simulate(scenario, 1)
 
