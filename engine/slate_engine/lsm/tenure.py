@@ -31,10 +31,15 @@ class Tenure:
         return Create(((WRITER_EPOCH, str(self.epoch)),))
 
     def check(self, manifest: Manifest) -> None:
-        """Raises :class:`Fenced` if ``manifest`` is of a newer writer, ``DatabaseDeleted`` if the database is deleted."""
+        """Raises :class:`Fenced` if ``manifest`` is of another writer, ``DatabaseDeleted`` if the database is deleted."""
         check_not_deleted(manifest, self.files.path)
         if manifest.writer_epoch > self.epoch:
             raise self._over(manifest, "")
+        if manifest.writer_epoch < self.epoch:
+            raise Fenced(
+                f"the manifest has writer epoch {manifest.writer_epoch}, and this writer has {self.epoch}: another database "
+                f"was made at {self.files.path!r}, or an old manifest was brought back; open the database again"
+            )
 
     async def author_of(self, wal_id: int) -> int | None:
         """The epoch that wrote a WAL file; None if nothing tells."""

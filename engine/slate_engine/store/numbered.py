@@ -16,7 +16,9 @@ collector which keeps no boundaries (SlateDB's, on local files) may have deleted
 **Missing is not unchanged.** "Not found" is also what an empty folder answers. A boundary that was seen and is gone tells.
 Where none was ever seen, a look also asks for the object that it remembers (one HEAD). If that is gone or is another one,
 and so is all that was there at that time, the database was deleted: :class:`~slate_engine.errors.DatabaseDeleted`, from then
-on at every look. Only a ``caretaker``, such as a collector, goes on: with nothing, or with the next database.
+on at every look. A process that saw a boundary asks for that object too after ``remember`` seconds without a look: by then
+another database may stand there, with a boundary of its own. Only a ``caretaker``, such as a collector, goes on: with
+nothing, or with the next database.
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ class NumberedObjects:
             if (
                 newest is not None
                 and newest.id > boundary
-                and await self._succeeds(newest, known, confirmed, listed=again)
+                and await self._succeeds(newest, known, confirmed, boundary, listed=again)
             ):
                 self._keep(newest, began)
                 return newest
@@ -292,14 +294,19 @@ class NumberedObjects:
         await self._given_up()
         return self._guarded
 
-    async def _succeeds(self, newest: Numbered, known: Numbered | None, confirmed: Moment, *, listed: bool) -> bool:
+    async def _succeeds(
+        self, newest: Numbered, known: Numbered | None, confirmed: Moment, boundary: int, *, listed: bool
+    ) -> bool:
         """Whether ``newest`` is, or comes after, what we knew as the newest since ``confirmed``. False if only another look
         can tell; raises ``DatabaseDeleted`` if all of that is gone, which only the second look of two by listing tells."""
-        if known is None or self._guarded:
+        if known is None:
+            return True
+        # After a long sleep it may be the boundary of another database. Collectors of this one delete nothing above it.
+        if self._guarded and (known.id <= boundary or confirmed.age() < self._remember):
             return True
         if await self._is_there(known):
             return True
-        if not listed or await self._is_guarded_now():
+        if not listed or known.id <= await self._given_up():
             return False
         # A collector that keeps no boundaries deletes old ones, too; but it leaves other objects of that time.
         try:

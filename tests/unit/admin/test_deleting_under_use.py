@@ -227,6 +227,58 @@ def test_a_commit_that_arrives_where_a_new_database_is(play: Play) -> None:
     play(scenario, False)
 
 
+@pytest.mark.parametrize("flushes", [1, 7], ids=["as many manifests", "more manifests"])
+def test_a_process_that_sleeps_until_the_next_database_has_a_boundary(play: Play, flushes: int) -> None:
+    """The boundary that it has seen is not missing, but it is the next database's."""
+
+    async def scenario(stage: Stage) -> None:
+        old = await Writer.open(stage.files(), BLIND)
+        reader = await Reader.latest(stage.files(), ReaderOptions(poll_interval=1e6))
+        await stage.deleted()
+        # No epoch tells the two databases apart.
+        for _ in range(old.epoch - 1):
+            await (await Writer.open(stage.files(), WriterOptions())).close()
+        new = await Writer.open(stage.files(), WriterOptions())
+        for number in range(flushes):
+            await stage.put(new, b"%d" % number)
+            await new.flush_memtable()
+        assert new.epoch == old.epoch
+        await stage.files().manifests.objects.advance_boundary(3)
+        await stage.runtime.sleep(61)
+        with pytest.raises(DatabaseDeleted):
+            await stage.put(old, b"late")
+        with pytest.raises(DatabaseDeleted):
+            await reader.refresh()
+        assert await (await stage.files().latest()).get(b"late") is None
+        await stage.put(new, b"last")
+        await new.close()
+        await stage.deleted()
+
+    play(scenario, True)
+
+
+def test_a_writer_whose_epoch_is_not_known_to_the_manifest_stops(play: Play) -> None:
+    """The next database has come past every manifest that the writer remembers, and has given out fewer epochs."""
+
+    async def scenario(stage: Stage) -> None:
+        old = await Writer.open(stage.files(), BLIND)
+        remembered = (await stage.files().manifests.read_latest()).id
+        await stage.deleted()
+        new = await Writer.open(stage.files(), WriterOptions())
+        for _ in range(remembered):
+            await new.update_manifest(lambda manifest: replace(manifest))
+        await stage.files().manifests.objects.advance_boundary(remembered)
+        assert new.epoch < old.epoch
+        await stage.runtime.sleep(61)
+        with pytest.raises(Fenced, match="another database was made"):
+            await stage.put(old, b"late")
+        await stage.put(new, b"last")
+        await new.close()
+        await stage.deleted()
+
+    play(scenario, True)
+
+
 @both
 def test_objects_that_are_gone_without_a_word(play: Play, bounded: bool) -> None:
     """As after `rm -r`: one poll later every process knows."""
