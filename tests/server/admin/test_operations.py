@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from slate_engine.admin.destroying import destroy_softly, undelete
+from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
 from slate_engine.errors import InvalidError
 from slate_engine.gc.options import GcOptions
 from slate_engine.lsm.reading import DatabaseFiles
@@ -56,6 +56,23 @@ async def test_a_hard_destroy_may_be_asked_for_again(store: MemoryStore) -> None
     again = await ended(second, id)
     assert (again.state, again.result) == ("succeeded", {"objects": 0})
     assert await names(store) == [], "a record is all that there is"
+
+
+async def test_the_end_is_not_recorded_where_the_database_has_gone(store: MemoryStore) -> None:
+    """The record goes with the database. It must not come back, and be all that there is at this path."""
+    await make_database(store)
+    gone = asyncio.Event()
+
+    async def slow(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        await gone.wait()
+        return {}
+
+    operations, id = Operations(files_of(store), slow), uuid4()
+    await operations.submit(id, {"kind": "collect"})
+    await destroy_hard(files_of(store))
+    gone.set()
+    assert (await ended(operations, id)).state == "succeeded"
+    assert await names(store) == []
 
 
 async def test_nothing_is_recorded_where_there_is_no_database(store: MemoryStore) -> None:

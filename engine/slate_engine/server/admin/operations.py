@@ -8,7 +8,6 @@ or an undelete that was done, and then taken back by a user, is not done again: 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,7 +21,7 @@ from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.server.http.problems import Problem
 from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import Tombstone
-from slate_engine.store.protocol import CREATE, Conflict, NotFound, PutMode, StoreUnavailable, Update
+from slate_engine.store.protocol import CREATE, Conflict, NotFound, StoreUnavailable, Update
 
 log = logging.getLogger(__name__)
 
@@ -238,14 +237,15 @@ class Operations:
         if finished.id in self._unrecorded:
             return finished
         while True:
-            mode: PutMode = CREATE
-            with contextlib.suppress(NotFound):
-                found = await self.files.store.get(self._key(finished.id))
-                known, mode = _decoded(bytes(found.data)), Update(found.meta.etag)
-                if known.state == "succeeded" or (known.finished and finished.state == "failed"):
-                    return known
             try:
-                await self.files.store.put(self._key(finished.id), _encoded(finished), mode)
+                found = await self.files.store.get(self._key(finished.id))
+            except NotFound:
+                return finished  # the database was deleted meanwhile, and its record must not be all that is left
+            known = _decoded(bytes(found.data))
+            if known.state == "succeeded" or (known.finished and finished.state == "failed"):
+                return known
+            try:
+                await self.files.store.put(self._key(finished.id), _encoded(finished), Update(found.meta.etag))
                 return finished
             except Conflict:
                 continue
