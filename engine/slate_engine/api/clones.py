@@ -87,7 +87,7 @@ class CloneBuilder(Builder):
 
     def with_id(self, id: str) -> None:
         """A UUID of this request: a client that gives it may repeat the request, and finds the clone that it has made. An
-        addition to what the original offers."""
+        addition to what SlateDB offers."""
         self._check_unused()
         try:
             self._id = UUID(arguments.text(id, "id"))

@@ -276,7 +276,7 @@ class Db(Readable):
                 await self._settle_for_good(kind)
         finally:
             try:
-                # First those who change the manifest: nothing of theirs is under way when the writer has ended.
+                # First what changes the manifest, so that no such change is under way when the writer has ended.
                 await self._companions.close()
                 if self._upkeep is not None:
                     await self._upkeep.stop()

@@ -120,8 +120,8 @@ class StateStore(ABC, Generic[T]):
     async def _create(self, after_id: int, value: T) -> int:
         large = self._known is not None and len(self._known[0]) >= _LARGE
         data = await self._runtime.run(self._encode, value) if large else self._encode(value)
-        # A request that is cancelled may still be carried out, and only who made it can tell whether it counts. So it is
-        # brought to its end, even if no caller waits for it.
+        # A request that is cancelled may still be carried out, and only this process can tell whether it counts. So it
+        # is brought to its end, even if no caller waits for it.
         creating = asyncio.ensure_future(self._objects.create_next(after_id, data))
         self._creating.add(creating)
         creating.add_done_callback(self._created)

@@ -78,7 +78,7 @@ class ReaderRole:
         return None if self._reader is None else self._reader.vitals().staleness_seconds
 
     def _why_not(self) -> str | None:
-        """Old data is better than none, and is shown on; but who balances load should know of it. Where a file of the log
+        """Old data is better than none, and stays visible; but a load balancer should know of it. Where a file of the log
         is missing, reads are refused."""
         if self._reader is None:
             return None
