@@ -77,6 +77,7 @@ def test_a_large_argument_is_not_looked_at_before_it_is_there() -> None:
         b'"open\r\n',
         b"POST / HTTP/1.1\r\n",
         b"host: 127.0.0.1:6379\r\n",
+        b"Host:127.0.0.1:6379\r\n",
     ],
 )
 def test_what_is_refused(data: bytes) -> None:

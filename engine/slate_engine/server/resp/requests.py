@@ -46,8 +46,8 @@ class Limits:
 STRANGERS = Limits(arguments=10, bytes=16 << 10)
 """What is asked before the password was given is short: AUTH, HELLO, PING."""
 
-_HTTP = frozenset({b"POST", b"HOST:"})
-"""How a line of HTTP begins: the request that a browser sends unasked, and the header that is in every request."""
+_HOST = b"HOST:"
+"""The header that is in every HTTP request. A space may follow, and need not."""
 
 _LONGEST_HEADER = 32
 _COUNTS = {b"*%d\r" % count: count for count in range(1, 64)}
@@ -133,7 +133,7 @@ class RequestParser:
     def _inline(self, line: bytes) -> list[bytes]:
         self._check_inline(len(line))
         words = split_inline(line.rstrip(b"\r"))
-        if words and words[0].upper() in _HTTP:
+        if words and ((first := words[0].upper()) == b"POST" or first.startswith(_HOST)):
             raise HttpRequest
         if len(words) > self.limits.arguments:
             raise ProtocolError("Protocol error: too many words in an inline request")
