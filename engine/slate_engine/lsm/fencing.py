@@ -95,7 +95,7 @@ async def fence_log(tenure: Tenure) -> int:
             if any(id > next_id + window for id in present):
                 raise InvalidError(
                     f"wal truncated at wal file {next_id}: later files exist, so this one was lost or deleted; restore it, "
-                    "or go back to a checkpoint"
+                    "or clone or copy a checkpoint that does not need it"
                 )
             try:
                 await store.put(files.paths.wal(next_id), FENCE, tenure.create)

@@ -106,14 +106,15 @@ async def truncated(store: ObjectStore, paths: Paths, id: int, needed: Sequence[
     found = await wal_ids(store, paths, first - 1)
     if any(first <= each <= last for each in found):
         cause = (
-            "Other files of these exist, so this one was lost or deleted. Restore the file, or go back to a checkpoint "
-            "that does not need it"
+            "Other files of these exist, so this one was lost or deleted. Restore the file, or clone or copy a "
+            "checkpoint that does not need it"
         )
     else:
         cause = (
             "None of these exists in this store, so the WAL is probably in another store. Give the URL of that store: "
             "--wal-store or SLATE_WAL_STORE for commands, SLATE_STORE__WAL_URL for services, walUrl for Spark, "
-            "with_wal_object_store in Python. If the WAL was in this store, restore it, or go back to a checkpoint"
+            "with_wal_object_store in Python. If the WAL was in this store, restore it, or clone or copy a checkpoint that "
+            "does not need it"
         )
     return WalTruncated(
         id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,7 @@ from slate_engine.lsm.compaction.commit import take_epoch
 from slate_engine.lsm.compaction.coordinator import Coordinator
 from slate_engine.lsm.compaction.options import CompactorOptions
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import WalTruncated
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import CheckpointExpired, CheckpointMissing
@@ -143,6 +145,22 @@ def test_what_is_refused() -> None:
         await destroy_softly(db.files)
         with pytest.raises(Destroyed):
             await restore(db.files, A)
+
+    simulate(scenario, 1)
+
+
+def test_without_the_log_of_now_it_is_refused_and_a_clone_of_the_past_is_not() -> None:
+    """The error must not advise what it refuses."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await changed_since(runtime)
+        await db.files.manifests.update(lambda old: replace(old, wal_id_last_seen=4))
+        await db.files.store.delete([db.files.paths.wal(4)])
+        with pytest.raises(WalTruncated, match="clone or copy a checkpoint that does not need it"):
+            await restore(db.files, A)
+        copy = beside(db, "clone").files
+        await create_clone(copy, [CloneSource(db.files.path, A)])
+        assert await scan(await copy.latest()) == ROWS
 
     simulate(scenario, 1)
 
