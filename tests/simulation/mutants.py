@@ -141,6 +141,7 @@ MUTANTS = [
     Mutant(planted_admin.deleting_leaves_the_log_open, "evictions", 40),
     Mutant(planted_admin.deleting_does_not_linger, "evictions", 100),
     Mutant(planted.acknowledged_without_a_look, "evictions", 40),
+    Mutant(planted_admin.deleting_keeps_the_boundary, "evictions", 40),
     Mutant(planted_admin.missing_counts_as_unchanged, "evictions", 40),
     Mutant(planted_admin.commits_into_nothing_count, "evictions", 100),
     Mutant(planted_admin.wal_files_in_nothing_stay, "evictions", 100),
@@ -151,6 +152,7 @@ MUTANTS = [
     Mutant(planted_admin.restoring_leaves_the_log_open, "restores", 20),
     Mutant(planted_admin.restoring_gives_numbers_out_again, "restores", 20),
     Mutant(planted_admin.restoring_keeps_no_log, "restores", 20),
+    Mutant(planted_admin.restored_runs_keep_their_ids, "restores", 60),
     # Where a table decides conditional writes, it decides them before anything is seen, and for good.
     Mutant(planted_two_phase.recorded_before_it_is_put, "tables", 40),
     Mutant(planted_two_phase.committed_before_it_is_copied, "tables", 40),

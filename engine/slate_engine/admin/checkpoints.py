@@ -1,7 +1,8 @@
 """Checkpoints from outside (RFC-0004): made, prolonged, deleted and listed without a writer.
 
 Each change is one commit of the manifest, and a change whose answer was lost may simply be made again. It takes six requests
-(a listing, four GETs, a PUT), four if the newest manifest is known already, and three more with the whole log.
+(a listing, four GETs, a PUT), four if the newest manifest is known already, a listing more if the log holds rows that are in
+no SST, and three more with the whole log.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from uuid import UUID
 
 from slate_engine.admin.parents import neighbour, newest_or_none
 from slate_engine.errors import DataError, InvalidError
-from slate_engine.lsm.log_end import LogEnd
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.replay import wal_frontier
 from slate_engine.runtime import uuid4
@@ -61,32 +61,59 @@ async def create_checkpoint(files: DatabaseFiles, options: CheckpointOptions | N
 
 
 async def commit_checkpoint(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
-    """The same, for those who go on with the manifest that it is in; ``options`` give the id."""
-    if not options.whole_log or options.source is not None:
+    """The same, for those who go on with the manifest that it is in; ``options`` give the id. Raises
+    :class:`~slate_engine.lsm.replay.WalTruncated` if a file of the log is missing that the checkpoint needs."""
+    if options.source is not None:
         return await _commit_checkpoint(files, options)
+    if options.whole_log:
+        return await _commit_with_log(files, options)
+    checked = 0
+
+    def check(old: Manifest) -> None:
+        if old.needed_wal_ids and old.wal_id_last_seen > checked:
+            raise _LogNotSeen(old)
+
+    while True:
+        try:
+            return await _commit_checkpoint(files, options, check)
+        except _LogNotSeen as seen:
+            await files.check_log(seen.newest)
+            checked = seen.newest.wal_id_last_seen
+
+
+async def _commit_with_log(files: DatabaseFiles, options: CheckpointOptions) -> Versioned[Manifest]:
     known = (await files.manifests.read_latest()).value
     end = files.log_end(known)
     while True:
         last = await wal_frontier(files.log_store, files.paths, known.replay_after_wal_id)
+
+        def check(old: Manifest, last: int = last) -> None:
+            if last < old.replay_after_wal_id or end.lacks(last, old):
+                raise _LogNotSeen(old)
+
         try:
-            return await _commit_checkpoint(files, options, end, last)
-        except _NotTheEnd as seen:
+            return await _commit_checkpoint(files, options, check, last)
+        except _LogNotSeen as seen:
             known = seen.newest
             await end.is_at(last, known)
 
 
-class _NotTheEnd(Exception):
-    """Some of the log was flushed and collected before it was listed, or a file of it is missing: what looked like its end
-    is a gap, and the checkpoint would miss what comes behind it."""
+class _LogNotSeen(Exception):
+    """The log has not been looked at for this manifest. Some of it was flushed and collected before it was listed, or a file
+    of it is missing: what looks like its end may be a gap, and the checkpoint would miss what comes behind it."""
 
     def __init__(self, newest: Manifest) -> None:
+        super().__init__()
         self.newest = newest
 
 
 async def _commit_checkpoint(
-    files: DatabaseFiles, options: CheckpointOptions, end: LogEnd | None = None, last_wal_id: int = 0
+    files: DatabaseFiles,
+    options: CheckpointOptions,
+    check: Callable[[Manifest], None] = lambda old: None,
+    last_wal_id: int = 0,
 ) -> Versioned[Manifest]:
-    """With the log up to ``last_wal_id``, which seems to be its end."""
+    """With the log up to ``last_wal_id``, if the manifest does not know of more. ``check`` may refuse the manifest."""
     assert options.id is not None
     id = options.id
 
@@ -98,8 +125,7 @@ async def _commit_checkpoint(
         )
         if new is old:
             return old
-        if end is not None and (last_wal_id < old.replay_after_wal_id or end.lacks(last_wal_id, old)):
-            raise _NotTheEnd(old)
+        check(old)
         return replace(new, wal_id_last_seen=max(old.wal_id_last_seen, last_wal_id))
 
     return await files.manifests.update(change)

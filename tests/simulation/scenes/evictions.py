@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, delete_checkpoint
 from slate_engine.admin.destroying import destroy_hard
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.options import GcOptions, Task
@@ -49,6 +50,7 @@ async def evictions(world: World) -> Play:
         compactor.start(_compact(compactor))
     await is_open.wait()
     await asyncio.sleep(chance.uniform(0.5, 6))
+    commits = chance.choice([0, 3])
     asked = acknowledged = 0
 
     def deleted(keys: Sequence[str]) -> None:
@@ -57,7 +59,9 @@ async def evictions(world: World) -> Play:
 
     admin = world.process("admin")
     with admin.acting_as(Role.ADMINISTRATOR):
-        await admin.run(_destroy(files_of(admin), deleted))
+        await admin.run(_destroy(files_of(admin), deleted, commits))
+    if writer.link.weather is CALM and writer.link.pause_when is None and writer.link.hold_when is None:
+        assert writing.done(), "the writer has not noticed the mark, although it stood there for five polls"
     acknowledged = _acknowledged(play)
     await play.within(600, writing, "noticing that the database is gone")
     late = [each for each in play.ledger.attempts[asked:] if each.fate is Fate.ACKNOWLEDGED]
@@ -114,9 +118,13 @@ async def _write(play: Play, process: Process, options: WriterOptions, is_open: 
     await session.writer.until(lambda: session.writer.error is not None)
 
 
-async def _destroy(files: DatabaseFiles, deleted: Callable[[Sequence[str]], None]) -> None:
-    """Compactors keep what they replace for a while, and a database that is needed is not deleted."""
+async def _destroy(files: DatabaseFiles, deleted: Callable[[Sequence[str]], None], commits: int) -> None:
+    """Compactors keep what they replace for a while, and a database that is needed is not deleted. Commits just before the
+    deletion leave the writer behind: between the manifest that it remembers and the mark there are others."""
     while True:
+        for _ in range(commits):
+            made = await create_checkpoint(files, CheckpointOptions(lifetime_ms=1000))
+            await delete_checkpoint(files, made.id)
         with suppress(InvalidDeletion):
             await destroy_hard(files, deleted)
             return

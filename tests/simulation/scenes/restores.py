@@ -10,15 +10,22 @@ from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint
 from slate_engine.admin.restoring import RestoreOptions, restore
 from slate_engine.errors import Error
 from slate_engine.lsm.commit import Change
+from slate_engine.lsm.compaction.commit import take_epoch
+from slate_engine.lsm.compaction.coordinator import Coordinator
+from slate_engine.lsm.compaction.options import CompactorOptions
+from slate_engine.lsm.compaction.worker import CompactionWorker
 from slate_engine.lsm.reading import DatabaseFiles
 from slate_engine.lsm.writer import Writer
-from tests.simulation.actors import Collector, Compactor
+from slate_engine.state.compactions import TieredSpec
+from slate_engine.state.stores import CompactionsStore
+from tests.simulation.actors import WORKER, Collector, Compactor
 from tests.simulation.ledger import Fate, Seen
 from tests.simulation.network import CALM
 from tests.simulation.play import Habits, Play, clients, drawn_options
 from tests.simulation.scenes.crashes import leave_a_log
 from tests.simulation.scenes.destroys import insist
 from tests.simulation.scenes.gc import INPUTS_KEPT
+from tests.simulation.scenes.submissions import with_asked_for
 from tests.simulation.session import Session, files_of, read_all
 from tests.simulation.world import Process, World
 
@@ -43,6 +50,9 @@ async def restores(world: World) -> Play:
 
     await writer.run(begin())
     assert session is not None
+    if chance.random() < 0.7:
+        early = world.process("early")
+        await early.run(Compactor(early, INPUTS_KEPT).compact())
     await insist(world, _keep)
     play.beside("compact", CALM, lambda process: Compactor(process, INPUTS_KEPT).compact, 2.0, 1.02)
     play.beside("collect", CALM, lambda process: Collector(process, 0.0).collect, 1.0, 1.02)
@@ -53,6 +63,9 @@ async def restores(world: World) -> Play:
     before = await reader.run(_present(reader))
     writer.pause(SLEEP)
     late = writer.start(_ghost(session))
+    if chance.random() < 0.7:
+        merging = world.process("merging")
+        await merging.run(_leave_a_result(merging))
     await insist(world, _restore)
     await asyncio.sleep(chance.uniform(0, 20))
     assert await reader.run(_present(reader)) == then, "the database is not what it was then"
@@ -103,6 +116,25 @@ async def _keep(files: DatabaseFiles) -> None:
 
 async def _restore(files: DatabaseFiles) -> None:
     await restore(files, THEN, RestoreOptions(keep_id=BEFORE))
+
+
+async def _leave_a_result(process: Process) -> None:
+    """A compactor merges the oldest run alone, and is gone before it commits what came of it."""
+    files = files_of(process)
+    books = CompactionsStore.open(files.store, files.paths.root, files.runtime)
+    runs = (await files.manifests.read_latest()).value.root.runs
+    if not runs:
+        return
+    with suppress(Error, TimeoutError):  # another compactor has taken over
+        coordinator = Coordinator(files, books, await take_epoch(files, books), CompactorOptions(worker=None))
+        spec = TieredSpec((), (runs[-1].id,), runs[-1].id)
+        await books.update(lambda book: with_asked_for(book, spec, process))
+        await coordinator.turn(plan=False)
+        merged = asyncio.Event()
+        worker = CompactionWorker(files, books, WORKER, finished=merged.set)
+        if await worker.claim():
+            await asyncio.wait_for(merged.wait(), 60)
+        await worker.close()
 
 
 async def _kept(process: Process, id: UUID) -> Seen:

@@ -26,7 +26,7 @@ def submitting(process: Process, of: DatabaseFiles | None = None) -> Work:
         spec = _asked_for(newest.value.root, chance)
         await process.runtime.sleep(chance.uniform(0, 6))
         if spec is not None:
-            await books.update(lambda book: _with_asked_for(book, spec, process))
+            await books.update(lambda book: with_asked_for(book, spec, process))
 
     return submit
 
@@ -49,6 +49,6 @@ def _asked_for(tree: Tree, chance: random.Random) -> TieredSpec | None:
             return None
 
 
-def _with_asked_for(book: Compactions, spec: TieredSpec, process: Process) -> Compactions:
+def with_asked_for(book: Compactions, spec: TieredSpec, process: Process) -> Compactions:
     newest_ms = max((job.id.ms for job in book.jobs), default=0)
     return book.with_job(Compaction(Ulid.new(process.runtime, newest_ms), spec, CompactionStatus.SUBMITTED))

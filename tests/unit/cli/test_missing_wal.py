@@ -32,6 +32,7 @@ def without_wal(slate: Slate, tmp_path: Path) -> Slate:
         ("get", "b", "-c", "kept"),
         ("scan",),
         ("put", "d", "4", "--takeover"),
+        ("create-checkpoint",),
         ("create-checkpoint", "--with-log"),
         ("create-clone", "--from", "db"),
         ("verify",),
