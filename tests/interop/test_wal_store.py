@@ -140,9 +140,11 @@ async def test_the_admin_api_says_so(closed: Path) -> None:
 
 
 async def test_a_checkpoint_that_cannot_be_read(closed: Path) -> None:
-    """As the original has it, a checkpoint from outside can be made without the store of the log."""
-    kept = await create_checkpoint(files(closed))
+    """One that was made with the store of the log, read without it. SlateDB makes one without it, too; we refuse."""
+    kept = await create_checkpoint(files(closed, log=True))
     found = files(closed)
+    with pytest.raises(WalTruncated, match=ELSEWHERE):
+        await create_checkpoint(found)
     with pytest.raises(WalTruncated, match=ELSEWHERE):
         await found.checkpoint(kept.id)
     with pytest.raises(WalTruncated, match=ELSEWHERE):

@@ -304,7 +304,8 @@ class NumberedObjects:
         # After a long sleep it may be the boundary of another database. Collectors of this one delete nothing above it.
         if self._guarded and (known.id <= boundary or confirmed.age() < self._remember):
             return True
-        if await self._is_there(known):
+        has_read_it = newest is not known and newest.id == known.id and newest.etag == known.etag
+        if has_read_it or await self._is_there(known):
             return True
         if not listed or known.id <= await self._given_up():
             return False

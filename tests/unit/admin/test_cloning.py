@@ -273,7 +273,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(NotThisClone, match="at checkpoint"):
             await create_clone(clone.files, [CloneSource("parent", A)])
         (kept,) = await list_checkpoints(db.files)
-        await delete_checkpoint(db.files, kept.id)
+        await delete_checkpoint(db.files, kept.id, force=True)
         with pytest.raises(DataError, match="does not keep its SSTs"):
             await create_clone(clone.files, [CloneSource("parent")], id=A)
 
