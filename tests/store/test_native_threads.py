@@ -7,6 +7,9 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+
+import pytest
 
 from slate_engine.store import native_threads
 from slate_engine.store.native_threads import let_threads_end
@@ -39,6 +42,37 @@ def test_nobody_at_work_is_not_waited_for_long() -> None:
     assert time.monotonic() - began < looks / 2
     sleeper.set()
     thread.join()
+
+
+@pytest.mark.parametrize(("state", "at_work"), [("R", True), ("D", True), ("S", False), ("Z", False)])
+def test_a_thread_that_waits_for_memory_is_at_work(
+    state: str, at_work: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code may have to be read from the disk again where memory is short."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (tokio) R-worker) {state} 1 7 7")
+    monkeypatch.setattr(native_threads, "_TASKS", tmp_path)
+    assert native_threads._others_run() == at_work
+
+
+@pytest.mark.parametrize(("name", "looks"), [("tokio-rt-worker", 9), ("python", 5)])
+def test_a_starved_thread_of_the_library_is_waited_for_longer(
+    name: str, looks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 ({name}) R 1 7 7")
+    seen: list[bool] = []
+    runs = native_threads._runs
+
+    def noted(task: str, named: str) -> bool:
+        seen.append(runs(task, named))
+        return seen[-1]
+
+    for constant, value in (("_TASKS", tmp_path), ("LOOK_EVERY", 0), ("MOST_LOOKS", 5), ("LIBRARY_LOOKS", 9)):
+        monkeypatch.setattr(native_threads, constant, value)
+    monkeypatch.setattr(native_threads, "_runs", noted)
+    let_threads_end()
+    assert sum(seen) == looks
 
 
 LATE = """

@@ -22,9 +22,14 @@ LOOK_EVERY = 0.01
 CALM_LOOKS = 5
 """A thread between two waits may look as if it slept; hardly so many times in a row."""
 MOST_LOOKS = 500
+LIBRARY_LOOKS = 3000
+"""The library's own threads are waited for longer, because the machine may be overloaded. Other threads may compute for
+ever, and abort nothing."""
 
 _TASKS = Path("/proc/self/task")
 _LIBRARY = "obstore"
+_RUNTIME = "(tokio"
+"""How the names of the library's threads begin, as the system shows them."""
 
 
 def _end() -> None:
@@ -39,23 +44,25 @@ def let_threads_end() -> None:
     """Return when no other thread has been at work for a while: whoever wanted the interpreter has had it, because we were
     asleep. How long that takes depends on how busy the machine is, so no fixed time would do."""
     asleep, calm = threading.Event(), 0
-    for _ in range(MOST_LOOKS):
+    for look in range(LIBRARY_LOOKS):
         asleep.wait(LOOK_EVERY)
-        calm = 0 if _others_run() else calm + 1
+        calm = 0 if _others_run("" if look < MOST_LOOKS else _RUNTIME) else calm + 1
         if calm == CALM_LOOKS:
             return
 
 
-def _others_run() -> bool:
-    """Whether another thread of this process runs or waits for a processor. Unknown, where the system does not tell."""
+def _others_run(named: str = "") -> bool:
+    """Whether another thread of this process, with this in its name, runs, or waits for a processor or for a page of its
+    memory. Unknown, where the system does not tell."""
     own = str(threading.get_native_id())
     with contextlib.suppress(OSError):
-        return any(_runs(task) for task in os.listdir(_TASKS) if task != own)
+        return any(_runs(task, named) for task in os.listdir(_TASKS) if task != own)
     return False
 
 
-def _runs(task: str) -> bool:
+def _runs(task: str, named: str) -> bool:
     with contextlib.suppress(OSError):
         # The name stands in parentheses and may contain any; the state follows the last one.
-        return (_TASKS / task / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+        name, _, rest = (_TASKS / task / "stat").read_text().rpartition(")")
+        return named in name and rest.split()[0] in ("R", "D")
     return False  # it has ended
