@@ -23,8 +23,8 @@ CALM_LOOKS = 5
 """A thread between two waits may look as if it slept; hardly so many times in a row."""
 MOST_LOOKS = 500
 LIBRARY_LOOKS = 3000
-"""The library's own threads are waited for longer, because the machine may be overloaded. Other threads may compute for
-ever, and abort nothing."""
+"""The library's own threads are waited for longer, because the machine may be overloaded. Other threads may compute
+forever, and they abort nothing."""
 
 _TASKS = Path("/proc/self/task")
 _LIBRARY = "obstore"

@@ -144,6 +144,8 @@ class NumberedObjects:
         delay = 0.01
         known, confirmed = self._newest, self._confirmed
         again = False
+        lost: Moment | None = None
+        """When a look first missed the boundary. This process may have stood still for long before that."""
         while True:
             began = Moment(self._runtime)
             try:
@@ -155,7 +157,8 @@ class NumberedObjects:
                     raise
                 if not await self._has_others(known):
                     raise self._presence.deleted() from None
-                if self._runtime.monotonic() >= deadline:
+                lost = lost or Moment(self._runtime)
+                if lost.awake() >= self._patience:
                     raise
                 newest, boundary = None, 0
             if newest is None and boundary == 0:
@@ -174,7 +177,7 @@ class NumberedObjects:
             # A collector and writers went past while we looked; look again, from a listing.
             self._doubted = True
             if boundary and self._runtime.monotonic() >= deadline:
-                await self._check_not_ahead(boundary)
+                await self._check_not_ahead(boundary, known)
             await self._runtime.sleep(self._runtime.uniform(delay / 2, delay))
             delay = min(delay * 2, 0.5)
 
@@ -388,11 +391,14 @@ class NumberedObjects:
             log.warning("%s is not named like the objects here; it and others like it are passed over", key)
         return None
 
-    async def _check_not_ahead(self, boundary: int) -> None:
-        """Raises :class:`BoundaryAhead`, unless others only are faster than we can look."""
+    async def _check_not_ahead(self, boundary: int, known: Numbered | None) -> None:
+        """Raises :class:`BoundaryAhead`, unless other processes are merely faster than this one looks. Where they have
+        deleted everything, ``known`` with it, it raises ``DatabaseDeleted``."""
         newest = await self._newest_id()
         if newest is not None and newest > boundary:
             return
+        if newest is None and known is not None:
+            raise self._presence.deleted()
         found = f"its newest object is {newest}" if newest is not None else "it holds no objects"
         name = self._boundary.key if self._boundary else ""
         raise BoundaryAhead(
