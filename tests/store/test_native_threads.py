@@ -78,16 +78,17 @@ def test_a_starved_thread_of_the_library_is_waited_for_longer(
 LATE = """
 import atexit
 import slate_engine.spark.session
+atexit.register(lambda: print("the checkpoints are released"))
 from slate_engine.store import native_threads
 native_threads.let_threads_end = lambda: print("the library's threads have ended")
-atexit.register(lambda: print("the checkpoints are released"))
 from slate_engine.store.open import open_store
 open_store("s3://bucket", {"region": "nowhere", "probe": "false"})
 """
 
 
 def test_exit_handlers_that_talk_to_a_store_run_before_the_wait() -> None:
-    """The first store may be opened after such a handler was registered, as a Spark driver does."""
+    """The first store may be opened after such a handler was registered, as a Spark driver does. Nothing else in there may
+    import the module before: the driver's session has to."""
     ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == ["the checkpoints are released", "the library's threads have ended"]

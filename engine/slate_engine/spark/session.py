@@ -11,6 +11,7 @@ from slate_engine.spark.holding import Keeper
 from slate_engine.spark.redaction import hide_secrets
 from slate_engine.spark.source import SlateSource
 from slate_engine.spark.versions import PUSHDOWN, check_batches, pushes
+from slate_engine.store import native_threads as _native_threads  # noqa: F401  its exit handler comes before the keeper's
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,9 +3,10 @@
 Such a thread answers a call of ours and releases Python's objects a moment later, for which it needs the interpreter. If the
 process ends within that moment, the thread aborts it (exit code 134), although the work is done.
 
-Python calls exit handlers in the reverse order of their registration. A handler that still talks to a store is registered
-after the import of :mod:`slate_engine.store.open`, which imports this module. So this module registers its handler at
-import, and not when the first store loads the library: it runs after every such handler.
+Python calls exit handlers in the reverse order of their registration. So this module registers its handler at import, and
+not when the first store loads the library: it runs after every handler that is registered later.
+:mod:`slate_engine.store.open` imports this module. What registers a handler that talks to a store, and imports that module
+later, imports this one first.
 """
 
 from __future__ import annotations
