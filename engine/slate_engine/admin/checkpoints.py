@@ -132,7 +132,7 @@ async def _commit_checkpoint(
 
 
 async def refresh_checkpoint(files: DatabaseFiles, id: UUID, lifetime_ms: int | None, *, force: bool = False) -> None:
-    """The checkpoint lives for ``lifetime_ms`` from now on, or for ever. Raises ``CheckpointMissing``, and
+    """The checkpoint lives for ``lifetime_ms`` from now on, or forever. Raises ``CheckpointMissing``, and
     :class:`NeededByClone` if it would expire under a clone, unless with ``force``."""
 
     def refreshed(old: Manifest) -> Manifest:
