@@ -29,8 +29,9 @@ from slate_engine.admin.parents import PERHAPS_DELETED, newest_afresh, release_p
 from slate_engine.errors import CorruptData, DatabaseDeleted, DataError, Fenced, InvalidError
 from slate_engine.lsm.compaction.commit import Claim
 from slate_engine.lsm.compaction.guard import leave_name
-from slate_engine.lsm.fencing import fence_log
+from slate_engine.lsm.fencing import close_log, fence_log
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import WalTruncated
 from slate_engine.lsm.tenure import Tenure
 from slate_engine.state.commit import NothingStored, Versioned
 from slate_engine.state.destroy import (
@@ -97,9 +98,10 @@ async def _fence(files: DatabaseFiles, destroyed: Manifest) -> None:
         try:
             await fence_log(Tenure(files, destroyed.writer_epoch))
             return
-        except InvalidError as broken:
-            # A log with a hole can be written no more, which is all that the fence is for.
-            log.warning("the log of %r was not fenced: %s", files.path, broken)
+        except (InvalidError, WalTruncated) as broken:
+            # A live writer does not read its log, and may go on behind the gap. The gap itself stays, so that it is seen.
+            log.warning("the log of %r has a gap: %s", files.path, broken)
+            await close_log(Tenure(files, destroyed.writer_epoch), destroyed.wal_id_last_seen)
             return
         except Fenced:
             # By somebody who destroys it at the same time: then we go on behind his files.
@@ -266,7 +268,7 @@ async def destroy_hard(
         return await Deletion(files, deleted).finish()
     deletion = Deletion(files, deleted)
     await deletion.give_up_before(claimed.id)
-    may_be_used = _was_ever_open(claimed.value) and not await _was_closed_before(files, newest, claimed)
+    may_be_used = not await _was_closed_before(files, newest, claimed)
     if may_be_used:
         await deletion.close(claimed.value)
     await release_parents(files, claimed.value.external_dbs)
@@ -275,11 +277,6 @@ async def destroy_hard(
         await deletion.linger()
         await deletion.sweep()
     return await deletion.finish()
-
-
-def _was_ever_open(claimed: Manifest) -> bool:
-    """Whether a writer or a compactor has had the database before it was destroyed, which took an epoch of each."""
-    return claimed.writer_epoch > 1 or claimed.compactor_epoch > 1
 
 
 async def _was_closed_before(files: DatabaseFiles, before: Versioned[Manifest], claimed: Versioned[Manifest]) -> bool:

@@ -108,16 +108,17 @@ async def fence_log(tenure: Tenure) -> int:
     return next_id - 1
 
 
-async def close_log(tenure: Tenure) -> list[int]:
-    """Put empty files behind the last file of the log, as many in a row as a writer could have under way, even if files are
-    missing before them: for a log that is never read again. Gives their ids, also if this epoch has closed it before."""
+async def close_log(tenure: Tenure, after: int = 0) -> list[int]:
+    """Put empty files behind the last file of the log and the id ``after``, as many in a row as a writer could have under
+    way, even if files are missing before them. Gives their ids, also if this epoch has closed the log before."""
     files = tenure.files
     store = files.log_store
     window = await read_window(files)
     present = await wal_ids(store, files.paths, 0)
     last = max(present, default=0)
-    if last and await tenure.author_of(last) == tenure.epoch:
+    if last > after and await tenure.author_of(last) == tenure.epoch:
         return [id for id in present if id > last - window]
+    last = max(last, after)
     closed: list[int] = []
     while len(closed) < window:
         last += 1

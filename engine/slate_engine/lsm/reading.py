@@ -48,7 +48,9 @@ class DatabaseFiles:
 
     def look_afresh(self) -> None:
         """Forget what was seen of the database so far."""
-        self.manifests = ManifestStore.open(self.store, self.paths.root, self.runtime, caretaker=self.caretaker)
+        self.manifests = ManifestStore.open(
+            self.store, self.paths.root, self.runtime, caretaker=self.caretaker, log_store=self.wal_store
+        )
 
     @property
     def log_store(self) -> ObjectStore:

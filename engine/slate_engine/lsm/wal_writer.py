@@ -28,6 +28,7 @@ from slate_engine.lsm.outage import Outage
 from slate_engine.lsm.row import Row
 from slate_engine.lsm.tenure import Tenure
 from slate_engine.lsm.writer_options import WriterOptions
+from slate_engine.state.destroy import LINGER
 from slate_engine.store.protocol import Conflict, NotFound, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,11 @@ INLINE_ROWS, INLINE_BYTES = 2000, 1 << 20
 
 SETTLE_SECONDS = 10.0
 """A close without a flush waits so long for files that are under way."""
+
+TOO_SLOW = (
+    f"the store takes more than {LINGER:g} s for a look at the manifest, and a write is acknowledged only within that time "
+    "after such a look began; writes wait until the store is faster"
+)
 
 
 class WalFile:
@@ -268,6 +274,9 @@ class WalWriter:
             async with self._looking:
                 if not self._is_current():
                     await self.outage.outlast(look)
+                if not self._is_current():
+                    self._hold_up(id)
+                    self.outage.bear(StoreUnavailable(TOO_SLOW))
 
     def _hold_up(self, id: int) -> None:
         """The store has refused something that this file needs: a writer that closes does not wait for it."""

@@ -16,11 +16,12 @@ from slate_engine.state.checkpoints import NotInitialized
 from slate_engine.state.epochs import claim_compactor, claim_writer
 from slate_engine.state.manifest import Checkpoint, Manifest
 from slate_engine.state.tombstone import Destroyed, Tombstone, show_second
+from slate_engine.store.presence import SHORTEST_DELETION
 
 RETURN_S = 60
 """Seconds that somebody has to bring a database back, from when he said that he would."""
 
-LINGER = 5.0
+LINGER = SHORTEST_DELETION
 """Seconds between closing a database (the mark in its manifest, the fence behind its log) and deleting what closes it.
 
 Both sides keep to it. A writer acknowledges a WAL file only within this time after it *began* a look at the manifest that

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from slate_engine.runtime import Runtime
 from slate_engine.state.commit import StateStore
 from slate_engine.state.compactions import Compactions
@@ -20,8 +22,17 @@ class ManifestStore(StateStore[Manifest]):
     """``<root>/manifest/``. A checkpoint that is added for the manifest to come gets its number here."""
 
     @staticmethod
-    def open(store: ObjectStore, root: str, runtime: Runtime, *, caretaker: bool = False) -> ManifestStore:
-        return ManifestStore(_objects(store, root, "manifest", runtime, caretaker), runtime)
+    def open(
+        store: ObjectStore,
+        root: str,
+        runtime: Runtime,
+        *,
+        caretaker: bool = False,
+        log_store: ObjectStore | None = None,
+    ) -> ManifestStore:
+        """``log_store`` is where the WAL files are, if they are elsewhere."""
+        objects = _objects(store, root, "manifest", runtime, caretaker, log_store, _is_no_clone)
+        return ManifestStore(objects, runtime)
 
     def _decode(self, data: Buffer, *, object: str) -> Manifest:
         return decode_manifest(data, object=object)
@@ -52,7 +63,22 @@ class CompactionsStore(StateStore[Compactions]):
         return after
 
 
-def _objects(store: ObjectStore, root: str, name: str, runtime: Runtime, caretaker: bool) -> NumberedObjects:
+def _is_no_clone(data: Buffer) -> bool:
+    """A clone may have nothing of its own but its manifests. All other databases have SSTs or WAL files."""
+    return not decode_manifest(data, object="the manifest in memory").external_dbs
+
+
+def _objects(
+    store: ObjectStore,
+    root: str,
+    name: str,
+    runtime: Runtime,
+    caretaker: bool,
+    log_store: ObjectStore | None = None,
+    has_company: Callable[[Buffer], bool] = lambda data: True,
+) -> NumberedObjects:
     directory = f"{root}/{name}" if root else name
     boundary = Boundary(store, root, name, runtime)
-    return NumberedObjects(store, directory, name, boundary, runtime, caretaker=caretaker)
+    return NumberedObjects(
+        store, directory, name, boundary, runtime, caretaker=caretaker, log_store=log_store, has_company=has_company
+    )

@@ -14,11 +14,12 @@ Where that proof does not hold, the answer comes from a listing: without a bound
 collector which keeps no boundaries (SlateDB's, on local files) may have deleted the successor unseen.
 
 **Missing is not unchanged.** "Not found" is also what an empty folder answers. A boundary that was seen and is gone tells.
-Where none was ever seen, a look also asks for the object that it remembers (one HEAD). If that is gone or is another one,
-and so is all that was there at that time, the database was deleted: :class:`~slate_engine.errors.DatabaseDeleted`, from then
-on at every look. A process that saw a boundary asks for that object too after ``remember`` seconds without a look: by then
-another database may stand there, with a boundary of its own. Only a ``caretaker``, such as a collector, goes on: with
-nothing, or with the next database.
+Where none was ever seen, a look also asks for the object that it remembers (one HEAD). If that is gone, a collector may have
+deleted it after newer ones came: if it was the newest a moment ago, that is certain, as a deletion of the database takes
+longer. After that, other objects of that time tell. If there are none, the database was deleted:
+:class:`~slate_engine.errors.DatabaseDeleted`, from then on at every look. A process that saw a boundary asks for that object
+too after ``remember`` seconds without a look: by then another database may stand there, with a boundary of its own. Only a
+``caretaker``, such as a collector, goes on: with nothing, or with the next database.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from slate_engine.errors import DatabaseDeleted, DataError, InvalidError
 from slate_engine.runtime import Moment, Runtime
 from slate_engine.store.boundary import MAX_ID, Boundary, BoundaryLost
-from slate_engine.store.presence import Presence
+from slate_engine.store.presence import SHORTEST_DELETION, Presence, Trace
 from slate_engine.store.protocol import CREATE, Buffer, Conflict, NotFound, ObjectMeta, ObjectStore, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,8 @@ class NumberedObjects:
     ``boundary=None`` is for namespaces without one; then nothing stops a writer that stalled past a deletion. ``patience``
     is how long :meth:`latest` waits for a newest object that is above the boundary; ``remember`` for how many seconds the
     newest is trusted without a listing, and is to stay below the age at which collectors delete (300 s in SlateDB).
+    ``has_company`` tells of the bytes of an object whether a database with this one has objects of other kinds, and WAL
+    files in ``log_store``.
     """
 
     def __init__(
@@ -97,12 +100,15 @@ class NumberedObjects:
         patience: float = 5.0,
         remember: float = 60.0,
         caretaker: bool = False,
+        log_store: ObjectStore | None = None,
+        has_company: Callable[[Buffer], bool] = lambda data: True,
     ) -> None:
         self._store = store
         self._directory = directory.rstrip("/") + "/"
         self._extension = extension
         self._boundary = boundary
-        self._presence = Presence(store, self._directory)
+        self._presence = Presence(store, self._directory, log_store or store)
+        self._has_company = has_company
         self._runtime = runtime
         self._patience = patience
         self._remember = remember
@@ -153,7 +159,7 @@ class NumberedObjects:
                 boundary = await self._given_up()
             except BoundaryLost:
                 # Lost, or deleted with the database: then what we know is gone as well, and the rest of it in a moment.
-                if known is None or await self._is_there(known):
+                if known is None or await self._is_there(known, confirmed):
                     raise
                 if not await self._has_others(known):
                     raise self._presence.deleted() from None
@@ -164,7 +170,7 @@ class NumberedObjects:
             if newest is None and boundary == 0:
                 if known is None:
                     return None
-                if not (self._guarded or await self._is_there(known) or await self._is_guarded_now()):
+                if not (self._guarded or await self._is_there(known, confirmed) or await self._is_guarded_now()):
                     raise self._presence.deleted()
             if (
                 newest is not None
@@ -218,7 +224,7 @@ class NumberedObjects:
             raise
         created = Numbered(id, data, etag)
         try:
-            boundary = await self._confirm(created, known)
+            boundary = await self._confirm(created, known, confirmed)
             if known is not None and known.id == after_id:
                 boundary = max(boundary, await self._overtaken(created, known, confirmed))
         except DatabaseDeleted:
@@ -262,11 +268,11 @@ class NumberedObjects:
                 )
         await self._store.delete([self.key(id) for id in doomed])
 
-    async def _confirm(self, created: Numbered, known: Numbered | None) -> int:
+    async def _confirm(self, created: Numbered, known: Numbered | None, confirmed: Moment) -> int:
         try:
             return await self._given_up()
         except BoundaryLost:
-            if known is None or await self._is_there(known) or await self._has_others(known):
+            if known is None or await self._is_there(known, confirmed) or await self._has_others(known):
                 raise
             raise self._presence.deleted() from None
         except StoreUnavailable as failure:
@@ -284,8 +290,11 @@ class NumberedObjects:
         """Whether there is anything after ``known``, but for what we create ourselves."""
         return bool(await self.list(max(known.id, self._tried) + 1))
 
-    async def _is_there(self, known: Numbered) -> bool:
-        return await self._presence.has(self.key(known.id), known)
+    async def _trace(self, known: Numbered, confirmed: Moment) -> Trace:
+        return await self._presence.trace(self.key(known.id), known, confirmed)
+
+    async def _is_there(self, known: Numbered, confirmed: Moment) -> bool:
+        return await self._trace(known, confirmed) is Trace.SAME
 
     @property
     def _guarded(self) -> bool:
@@ -307,14 +316,26 @@ class NumberedObjects:
         # After a long sleep it may be the boundary of another database. Collectors of this one delete nothing above it.
         if self._guarded and (known.id <= boundary or confirmed.age() < self._remember):
             return True
-        has_read_it = newest is not known and newest.id == known.id and newest.etag == known.etag
-        if has_read_it or await self._is_there(known):
+        key = self.key(newest.id)
+        has_read_it = newest is not known and newest.id == known.id
+        if has_read_it and self._presence.is_same(key, newest, known, confirmed):
+            return True
+        trace = await self._trace(known, confirmed)
+        if trace is Trace.SAME:
             return True
         if not listed or known.id <= await self._given_up():
             return False
-        # A collector that keeps no boundaries deletes old ones, too; but it leaves other objects of that time.
+        # Collectors that keep no boundaries delete what is no longer the newest. They leave what is young, so they would not
+        # have deleted the object of this number in a database that was created since. But what is there may be a commit that
+        # was on its way, of this process or of another one, which takes it back in a moment.
+        if trace is Trace.NONE and newest.id > known.id:
+            limit = SHORTEST_DELETION if self._has_company(known.data) else self._remember
+            if confirmed.age() < limit:
+                return True
+        # Otherwise other objects of then tell.
         try:
-            if newest.id > known.id and await self._presence.is_older(self.key(newest.id), known, confirmed):
+            follows = newest.id > known.id or trace is Trace.TWIN
+            if follows and await self._presence.is_older(key, known, confirmed):
                 return True
         except NotFound:
             return False
@@ -323,13 +344,17 @@ class NumberedObjects:
     async def _overtaken(self, created: Numbered, known: Numbered, confirmed: Moment) -> int:
         """The id up to which others have created and deleted objects after ``known``, so that ``created`` counts as lost; 0
         if they have not. Raises ``DatabaseDeleted`` if all of it is gone."""
-        if self._guarded or await self._is_there(known):
+        trace = Trace.SAME if self._guarded else await self._trace(known, confirmed)
+        if trace is Trace.SAME:
             return 0
         if await self._is_guarded_now():
             return await self._given_up()
         last = (await self.list(created.id))[-1:]
         if last and last[0].id > created.id:
             return last[0].id - 1
+        # A collector has deleted what ``created`` has replaced: the mark of a deletion would still be there in its place.
+        if trace is Trace.NONE and confirmed.age() < SHORTEST_DELETION:
+            return 0
         with contextlib.suppress(NotFound):
             if await self._presence.is_older(self.key(created.id), known, confirmed):
                 return 0

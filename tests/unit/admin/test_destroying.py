@@ -20,6 +20,7 @@ from slate_engine.lsm.compaction.commit import take_epoch
 from slate_engine.lsm.compaction.guard import check_nobody_works
 from slate_engine.lsm.reader import Reader, ReaderOptions
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.replay import WalTruncated
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.state.checkpoints import NotInitialized
@@ -409,5 +410,51 @@ def test_a_compactor_of_ours_works_on_what_was_brought_back_at_once() -> None:
         await destroy_softly(db.files)
         await undelete(db.files)
         await check_nobody_works(db.files, db.books)
+
+    simulate(scenario, 1)
+
+
+def test_a_log_with_a_gap_is_closed_and_the_gap_stays() -> None:
+    """A writer does not read its log, so it may go on behind a file that was lost."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        store = MemoryStore(runtime)
+        files = DatabaseFiles(store, "db", runtime)
+        writer = await Writer.open(files, WriterOptions())
+        for number in range(3):
+            await (await writer.write([Change(b"%d" % number, b"value")])).durable()
+        await writer.close()
+        live = await Writer.open(files, WriterOptions(manifest_poll_interval=1e6))
+        await (await live.write([Change(b"4", b"value")])).durable()
+        lost = files.paths.wal((await files.manifests.read_latest()).value.needed_wal_ids[-1])
+        await store.delete([lost])
+        for _ in range(2):
+            await destroy_softly(DatabaseFiles(store, "db", runtime))
+        assert await read_time(files) is not None
+        with pytest.raises(Fenced):
+            await (await live.write([Change(b"late", b"value")])).durable()
+        await undelete(DatabaseFiles(store, "db", runtime))
+        assert lost.rpartition("/")[2] not in await names(store, "db/wal/")
+        with pytest.raises(WalTruncated):
+            await DatabaseFiles(store, "db", runtime).latest()
+
+    simulate(scenario, 1)
+
+
+def test_the_end_of_a_log_whose_last_files_were_lost_is_behind_them() -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        store = MemoryStore(runtime)
+        files = DatabaseFiles(store, "db", runtime)
+        writer = await Writer.open(files, WriterOptions())
+        await (await writer.write([Change(b"a", b"value")])).durable()
+        await writer.close()
+        last = (await files.manifests.read_latest()).value.wal_id_last_seen
+        await store.delete([files.paths.wal(last)])
+        for _ in range(2):
+            await destroy_softly(DatabaseFiles(store, "db", runtime))
+        await undelete(DatabaseFiles(store, "db", runtime))
+        assert await names(store, "db/wal/") == [f"{id:020d}.sst" for id in (*range(1, last), last + 1)]
+        with pytest.raises(WalTruncated):
+            await DatabaseFiles(store, "db", runtime).latest()
 
     simulate(scenario, 1)

@@ -17,6 +17,7 @@ from slate_engine.lsm.visible import MAX_SEQ
 from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.runtime import SystemRuntime
+from slate_engine.state.destroy import LINGER
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import OVERWRITE, Buffer, Denied, Object, PutMode
 from tests.simulation.loop import SimulatedRuntime, simulate
@@ -137,3 +138,34 @@ def test_the_last_sequence_number_is_not_given_out() -> None:
         await writer.close()
 
     run(scenario)
+
+
+class Slow(MemoryStore):
+    """Answers each request for a manifest after so many seconds."""
+
+    delay = 0.0
+
+    async def get(self, key: str, *, if_none_match: str | None = None) -> Object:
+        if "manifest" in key:
+            await asyncio.sleep(self.delay)
+        return await super().get(key, if_none_match=if_none_match)
+
+
+def test_a_store_that_is_too_slow_to_prove_a_writer_current_is_a_trouble_until_it_is_faster() -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        store = Slow(runtime)
+        options = WriterOptions(manifest_poll_interval=1e6)
+        writer = await Writer.open(DatabaseFiles(store, "db", runtime), options)
+        await runtime.sleep(10)
+        store.delay = LINGER
+        written = await writer.write([Change(b"a", b"1")])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(written.durable(), 60)
+        assert writer.trouble is not None
+        assert "look at the manifest" in writer.trouble.message
+        store.delay = 0.0
+        await asyncio.wait_for(written.durable(), 60)
+        assert writer.trouble is None
+        await writer.close()
+
+    simulate(scenario, 1)
