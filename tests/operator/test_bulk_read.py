@@ -189,6 +189,52 @@ async def test_it_is_tried_again_and_then_given_up(world: World) -> None:
     assert await world.get(JOBS, "lake-read-3") is None
 
 
+ICEBERG = {"url": "catalog.sales.orders", "format": "iceberg", "mode": "Append"}
+SPARKS_OWN = {"url": "hdfs://lake/orders", "mode": "Append"}
+DELTA = {"url": "s3a://lake/orders", "format": "delta", "mode": "Append"}
+
+
+@pytest.mark.parametrize("sink", [ICEBERG, SPARKS_OWN], ids=["iceberg", "spark's own"])
+async def test_what_a_second_attempt_could_write_twice_is_not_tried_again(world: World, sink: Body) -> None:
+    """A driver may fail after its table was complete."""
+    await world.make(BULK_READS, "lake", {**READ, "sink": sink})
+    await world.look(BULK_READS, "lake")
+    await driver(world, "lake-read-1-driver", "Failed", {"job": "export", "rows": 5000, "seconds": 25.0})
+    seen = await world.look(BULK_READS, "lake")
+    assert seen is not None
+    assert seen["status"]["state"] == "Failed"
+    assert "the work was done (5,000 rows in 25 s)" in condition(seen, READY)["message"]
+    assert "It is not tried again: " in condition(seen, READY)["message"]
+    assert "could write the rows twice" in condition(seen, STALLED)["message"]
+    world.clock.ahead = 5000
+    await world.look(BULK_READS, "lake")
+    assert await world.get(JOBS, "lake-read-2") is None
+    assert await held(world) == []
+
+
+@pytest.mark.parametrize("sink", [{**SINK, "mode": "Append"}, DELTA, {**ICEBERG, "mode": "Overwrite"}])
+async def test_what_a_second_attempt_replaces_or_skips_is_tried_again(world: World, sink: Body) -> None:
+    await world.make(BULK_READS, "lake", {**READ, "sink": sink})
+    await world.look(BULK_READS, "lake")
+    await driver(world, "lake-read-1-driver", "Failed", {"error": "no"})
+    assert condition(await world.look(BULK_READS, "lake"), READY)["reason"] == "Retrying"
+
+
+@pytest.mark.parametrize(("sink", "again"), [(ICEBERG, False), (DELTA, True)], ids=["iceberg", "delta"])
+async def test_an_attempt_that_vanished_is_started_again_only_if_that_does_no_harm(
+    world: World, sink: Body, again: bool
+) -> None:
+    await world.make(BULK_READS, "lake", {**READ, "sink": sink})
+    await world.look(BULK_READS, "lake")
+    await world.delete(JOBS, "lake-read-1")
+    seen = await world.look(BULK_READS, "lake")
+    assert seen is not None
+    assert (await world.get(JOBS, "lake-read-1") is not None) is again
+    assert seen["status"]["state"] == ("Submitted" if again else "Failed")
+    if not again:
+        assert "Job lake-read-1 and its driver were deleted. It is not tried again" in condition(seen, READY)["message"]
+
+
 async def test_an_end_that_belies_the_report_is_told(world: World) -> None:
     await world.make(BULK_READS, "lake", {**READ, "retries": 0})
     await world.look(BULK_READS, "lake")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from slate_engine.errors import InvalidError
+from slate_engine.spark.jobs import tables
 from slate_engine.spark.jobs.tables import check_format, folder_of, read_table, write_table
 from slate_engine.spark.options import Location
 
@@ -77,6 +80,51 @@ class Frame:
         return cast(DataFrame, self)
 
 
+class DeltaTable:
+    """What Delta does about transactions: its log has those that it was given, and it does not run a frame again."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.done: set[tuple[str, str]] = set()
+
+
+class DeltaFrame:
+    """A real frame, which writes Delta to such a table."""
+
+    def __init__(self, frame: DataFrame, table: DeltaTable) -> None:
+        self._real, self._table = frame, table
+        self.sparkSession = Session(CLASSES["delta"])
+
+    def observe(self, seen: Observation, *columns: Any) -> DeltaFrame:
+        return DeltaFrame(self._real.observe(seen, *columns), self._table)
+
+    @property
+    def write(self) -> DeltaWriter:
+        return DeltaWriter(self._real, self._table)
+
+    @property
+    def frame(self) -> DataFrame:
+        return cast(DataFrame, self)
+
+
+class DeltaWriter(Calls):
+    def __init__(self, frame: DataFrame, table: DeltaTable) -> None:
+        super().__init__()
+        self._real, self._table = frame, table
+
+    def save(self, place: str | None = None) -> None:
+        told = {call[0]: call[1] for call in self.made}
+        if told["format"] != "delta":
+            self._real.write.format(told["format"]).mode(told["mode"]).save(place)
+            return
+        options = told["options"]
+        transaction = (options.get("txnAppId", ""), options.get("txnVersion", ""))
+        if all(transaction) and transaction in self._table.done:
+            return
+        self._table.rows += [row.id for row in self._real.collect()]
+        self._table.done.add(transaction)
+
+
 @pytest.mark.parametrize(("format", "place"), PLACES)
 @pytest.mark.parametrize("mode", ["append", "overwrite", "errorifexists"])
 def test_a_table_is_written_by_its_own_format(format: str, place: str, mode: str) -> None:
@@ -117,3 +165,29 @@ def test_nothing_is_begun_without_the_format(format: str, place: str) -> None:
 def test_options_of_our_stores_are_refused_where_spark_would_not_see_them(format: str, place: str) -> None:
     with pytest.raises(InvalidError, match=r"--to-option is for Parquet in a store of ours .* spark\.hadoop"):
         folder_of(format, place, {"region": "eu"}, Location("s3://bucket", "db"), "to-option")
+
+
+@pytest.mark.spark
+def test_an_append_to_delta_is_done_once_whatever_attempt_it_took(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first driver fails after its table was complete. The second one adds nothing, and still knows the numbers: to wait
+    for those of a frame that is never run would take forever."""
+    monkeypatch.setenv("SLATE_JOB", "7f1f4b5e-0000-4000-8000-000000000001")
+    monkeypatch.setattr(tables, "OBSERVED_WITHIN", 5.0)
+    table = DeltaTable()
+    for _ in range(2):
+        seen = Observation("export")
+        made = DeltaFrame(spark.range(3).observe(seen, F.count(F.lit(1)).alias("rows")), table)
+        assert write_table(made.frame, "delta", "s3a://lake/orders", "append", {}, None) is None
+        told: list[dict[str, Any]] = []
+        waiting = threading.Thread(target=lambda seen=seen, told=told: told.append(seen.get), daemon=True)
+        waiting.start()
+        waiting.join(20)
+        assert told == [{"rows": 3}]
+    assert sorted(table.rows) == [0, 1, 2]
+
+    monkeypatch.setenv("SLATE_JOB", "7f1f4b5e-0000-4000-8000-000000000002")
+    made = DeltaFrame(spark.range(3), table)
+    write_table(made.frame, "delta", "s3a://lake/orders", "append", {"mergeSchema": "true"}, None)
+    assert sorted(table.rows) == [0, 0, 1, 1, 2, 2], "another job has rows of its own to add"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -17,6 +18,11 @@ from slate_operator.api.store import no_secrets
 
 LONGEST_NAME = 40
 """Spark adds much to it for the names of pods and services."""
+
+
+OWN_SCHEMES = ("s3", "gs", "gcs", "az", "azure", "abfss", "https", "file")
+"""Of the places where the engine writes Parquet itself, under names that a second attempt uses again."""
+_OWN_PLACE = rf"^(?i:{'|'.join(OWN_SCHEMES)})://"
 
 
 class Keys(Model):
@@ -101,6 +107,14 @@ class Sink(Model):
         "store are used.",
     )
 
+    @property
+    def may_double(self) -> bool:
+        """Whether a second attempt would add rows that the first one has added already: an Append by Spark's own connectors,
+        which know nothing of attempts. Delta tables do: each BulkRead is one transaction of theirs."""
+        if self.mode != "Append" or self.format == "delta":
+            return False
+        return self.format != "parquet" or re.match(_OWN_PLACE, self.url) is None
+
 
 class Application(Model):
     """Your own program. Its environment tells it what to read: `spark.read.format("slatedb").load()` needs no options."""
@@ -136,6 +150,13 @@ class BulkReadSpec(Model):
                 "!has(self.application) || !(has(self.keys) || has(self.columns) || has(self.decode) || has(self.where))",
                 "an application of your own chooses its keys, columns and decoders itself; leave them out",
             ),
+            rule(
+                "!has(self.retries) || self.retries == 0 || !has(self.sink) || self.sink.mode != 'Append' || "
+                "self.sink.format == 'delta' || "
+                f"(self.sink.format == 'parquet' && self.sink.url.matches(r'{_OWN_PLACE}'))",
+                "an Append to this sink is not tried again, because a second attempt could write the rows twice: leave "
+                "retries out, or use Overwrite, the format delta, or Parquet in a store of ours (s3://, gs://, az://)",
+            ),
         )
     )
 
@@ -155,13 +176,31 @@ class BulkReadSpec(Model):
     sink: Sink | None = Field(default=None, description="The table that is written.")
     application: Application | None = Field(default=None, description="Your own program, instead of a sink.")
     spark: Spark = Field(default_factory=Spark, description="How the Spark job is run.")
-    retries: int = Field(default=1, ge=0, le=20, description="How often it is tried again after a failure.")
+    retries: int | None = Field(
+        default=None,
+        ge=0,
+        le=20,
+        description="How often it is tried again after a failure. By default once; but never where a second attempt could "
+        "write the rows twice: an Append to Iceberg, or to Parquet at a place that Spark's own connectors write.",
+    )
     deadline: Duration | None = Field(
         default=None, description="It is ended after so long, with all its attempts. By default it may take for ever."
     )
     ttl: Duration | None = Field(
         default=None, description="This object is deleted so long after its end, with its pods. By default it stays."
     )
+
+    @property
+    def may_double(self) -> bool:
+        return self.sink is not None and self.sink.may_double
+
+    @property
+    def more_attempts(self) -> int:
+        """How many attempts there are after the first. Objects made before the CRD had its rule about that may ask for
+        too many."""
+        if self.may_double:
+            return 0
+        return 1 if self.retries is None else self.retries
 
 
 class BulkReadStatus(Observed):

@@ -73,7 +73,7 @@ DATABASE = (
             "NotRecovered": "it could not be brought back",
             "Destroyed": "the database at this path is destroyed, and `bootstrap.recover` was not asked for",
             "BeingDeleted": "the database at this path is being deleted for good",
-            "DataMissing": "there was a database, and nothing is left of it",
+            "DataMissing": "there was a database, and nothing is left of it, or another one is in its place",
             "NoImage": "neither the spec nor the operator names an image",
             "NameTaken": _TAKEN,
             "LeftBehind": _LEFT,

@@ -26,8 +26,11 @@ def claim_path(seen: Observed, draft: Draft) -> None:
         draft.say(names.OWNED, None, "NotAsked", "the collector, which answers for the database, is being started")
         draft.hold("Starting", "the collector is being started, which comes before all others")
         return
+    if not _is_as_before(seen, draft):
+        return
     answer = _in_the_way_of_a_clone(seen, draft) or draft.ask(claim_of(seen.database))
     if answer.problem in _REFUSALS:
+        draft.foreign = True
         draft.status["destroyedAt"] = None  # whatever is marked there is not ours
     if answer.good:
         draft.say(names.OWNED, True, "Claimed", f"{seen.database.spec.store.url} is marked as belonging to this object")
@@ -39,6 +42,21 @@ def claim_path(seen: Observed, draft: Draft) -> None:
         draft.hold(reason, f"{answer.words}. {advice}", stalled=True)
     else:
         _unsure(seen, draft, answer)
+
+
+def _is_as_before(seen: Observed, draft: Draft) -> bool:
+    """Looked at before the claim, which would mark another database as this object's: one of which the policy Destroy would
+    delete the bytes. Whether the path may be claimed."""
+    if seen.database.status.manifest_id is None:
+        return True
+    answer, facts = draft.look()
+    if not answer.good:
+        _unsure(seen, draft, answer)
+        return False
+    if facts is None or not seen.is_another(facts):
+        return True
+    _replaced(seen, draft, facts)
+    return False
 
 
 def _in_the_way_of_a_clone(seen: Observed, draft: Draft) -> Answer | None:
@@ -141,6 +159,20 @@ def _lost(seen: Observed, draft: Draft) -> None:
         "DataMissing",
         f"at {database.spec.store.url} there was a database (manifest {database.status.manifest_id}), and nothing is "
         "left of it. Restore its objects; or delete this object and make it anew to begin with an empty database",
+        stalled=True,
+    )
+
+
+def _replaced(seen: Observed, draft: Draft, facts: DatabaseFacts) -> None:
+    """A writer that starts where all objects were deleted makes an empty database, in which nothing looks wrong."""
+    known = seen.database.status
+    draft.hold(
+        "DataMissing",
+        f"at {seen.database.spec.store.url} there was a database at manifest {known.manifest_id}, writer epoch "
+        f"{known.writer_epoch}; now there is another one at manifest {facts.manifest_id}, writer epoch "
+        f"{facts.writer_epoch}. These numbers never go back, so the objects of the database were deleted, or older ones put "
+        "in their place. Restore the bucket; or, if the database that is there now is the wanted one, set "
+        "deletionPolicy to Retain, delete this object, and create it again with bootstrap.adopt",
         stalled=True,
     )
 

@@ -45,6 +45,10 @@ ASK_AGAIN = 15.0
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 300.0
 """Between attempts."""
 OVER = ("Succeeded", "Failed")
+NOT_AGAIN = (
+    "It is not tried again: this sink does not know an Append that it has had already, and a second attempt could write the "
+    "rows twice. See what is in the table before you make another BulkRead"
+)
 
 
 @dataclass
@@ -104,6 +108,8 @@ class BulkReadReconciler:
         id = id_of(read, max(read.status.attempt, 1))
         launcher = read.status.launcher or await chosen(self.cluster, read.spec.spark)
         course = await look(self.cluster, id, launcher, now)
+        if course.state == "Missing" and read.spec.may_double and read.status.started_at is not None:
+            course = Course("Failed", f"{STARTERS[launcher].kind} {id.name} and its driver were deleted")
         if course.state == "Missing":
             database, source = await self._origin(read)
             status |= {"database": database.metadata.name, "attempt": id.attempt}
@@ -131,8 +137,9 @@ class BulkReadReconciler:
             ready = said(names.READY, False, "DeadlineExceeded", self._too_late(read))
             return await self._end(read, status, events, ready)
         if course.state == "Failed":
-            if run.attempt > read.spec.retries:
-                return await self._end(read, status, events, said(names.READY, False, "Failed", course.message))
+            if run.attempt > read.spec.more_attempts:
+                told = f"{course.message}. {NOT_AGAIN}" if read.spec.may_double else course.message
+                return await self._end(read, status, events, said(names.READY, False, "Failed", told))
             pause = min(FIRST_PAUSE * 2.0 ** (run.attempt - 1), LONGEST_PAUSE)
             status |= {"attempt": run.attempt + 1, "notBefore": stamp(self.clock.now() + pause)}
             told = f"attempt {run.attempt} failed, another begins in {pause:.0f} s: {course.message}"

@@ -52,6 +52,8 @@ class Draft:
     deadline: float | None = None
     """The end of a grace period, as it was known before until somebody knows better."""
     halt: Halt | None = None
+    foreign: bool = False
+    """The path belongs to another object, so that nothing of what is there goes into the status."""
     again_in: float | None = None
 
     # --- asking --------------------------------------------------------------------------------------------------

@@ -135,5 +135,11 @@ class Observed:
         metadata = self.database.metadata
         return Owner(metadata.uid, metadata.namespace, metadata.name)
 
+    def is_another(self, facts: DatabaseFacts) -> bool:
+        """Whether this is not the database that was seen here before: every change commits the next manifest, a restore in
+        place and an undeletion too, and the writer's epoch only grows."""
+        known = self.database.status
+        return facts.manifest_id < (known.manifest_id or 0) or facts.writer_epoch < (known.writer_epoch or 0)
+
     def after(self, ask: Ask, answer: Answer) -> Observed:
         return replace(self, answers={**self.answers, ask: answer})

@@ -16,7 +16,7 @@ from slate_operator.kube.cluster import SERVICES, Body, Kind, LeftBehind, NameTa
 from slate_operator.names import Port, Role
 from slate_operator.reconcile.deletion import requested_at
 from slate_operator.reconcile.draft import Draft
-from slate_operator.reconcile.observed import UNFINISHED, Look
+from slate_operator.reconcile.observed import UNFINISHED, Answer, Look
 from slate_operator.reconcile.outcome import Happening, Outcome
 from slate_operator.reconcile.rollout import ROLLING_OUT, role_condition
 
@@ -160,7 +160,7 @@ def _status(
         kept.pop(name, None)
         if value is not None:
             kept[name] = value.model_dump(by_alias=True, exclude_none=True) if hasattr(value, "model_dump") else value
-    answer = draft.seen.answers.get(Look())
+    answer = _look_at_ours(draft)
     if answer is not None and answer.good:
         _remember_mark(answer.value, kept)
     # Half a clone is no database yet: what is known of one says that it has begun.
@@ -176,6 +176,16 @@ def _status(
     kept["readerReplicas"] = readers.get("replicas", 0)
     kept["selector"] = ",".join(f"{name}={value}" for name, value in sorted(family.selector(Role.READER).items()))
     return kept
+
+
+def _look_at_ours(draft: Draft) -> Answer | None:
+    """What was answered about this object's database, and not about another one that is at its path. What is known of ours
+    stays in the status: by it the other one is told apart."""
+    answer = draft.seen.answers.get(Look())
+    if answer is None or draft.foreign:
+        return None
+    replaced = isinstance(answer.value, DatabaseFacts) and draft.seen.is_another(answer.value)
+    return None if replaced else answer
 
 
 def _remember_mark(found: object, kept: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from slate_engine.spark.parquet.folder import SCHEMES
 from slate_engine.store.options import OPTIONS
 from slate_operator.api import crd
-from slate_operator.api.bulk_read import BulkRead
+from slate_operator.api.bulk_read import OWN_SCHEMES, BulkRead
 from slate_operator.api.checkpoint import Checkpoint
 from slate_operator.api.clone import Clone
 from slate_operator.api.database import SlateDatabase
@@ -30,6 +31,7 @@ CLONE = {"source": {"databaseRef": {"name": "orders"}}}
 NIGHTLY = {"schedule": "0 3 * * *", "template": {"spec": DATABASE}}
 SINK = {"url": "s3://lake/orders"}
 READ = {**DATABASE, "sink": SINK}
+ICEBERG = {"url": "catalog.sales.orders", "format": "iceberg"}
 OWNED = {"observedGeneration": 1, "conditions": [{"type": "Owned", "status": "True", "reason": "Claimed"}]}
 
 
@@ -271,6 +273,31 @@ MADE = (
     ),
     Made(
         BulkRead,
+        "an Append to this sink is not tried again",
+        taken=(
+            {**DATABASE, "sink": {**ICEBERG, "mode": "Append"}},
+            {**DATABASE, "sink": {**ICEBERG, "mode": "Append"}, "retries": 0},
+            {**DATABASE, "sink": ICEBERG, "retries": 3},
+            {**DATABASE, "sink": {**ICEBERG, "format": "delta", "mode": "Append"}, "retries": 3},
+            *(
+                {**DATABASE, "sink": {"url": f"{each}://lake/a", "mode": "Append"}, "retries": 3}
+                for each in OWN_SCHEMES
+            ),
+            {**DATABASE, "sink": {"url": "S3://lake/a", "mode": "Append"}, "retries": 3},
+            {**DATABASE, "application": {"mainFile": "local:///a.py"}, "retries": 3},
+        ),
+        refused=tuple(
+            {**DATABASE, "sink": {**sink, "mode": "Append"}, "retries": 1}
+            for sink in (
+                ICEBERG,
+                {"url": "s3://lake/a", "format": "iceberg"},
+                {"url": "s3a://lake/a"},
+                {"url": "/lake/a"},
+            )
+        ),
+    ),
+    Made(
+        BulkRead,
         "a format is one of binary",
         taken=tuple({**READ, "decode": {"value": {"format": each}}} for each in ("utf8", "uint64", "app.rows:decode")),
         refused=tuple({**READ, "decode": {"value": {"format": each}}} for each in ("int8", "rows decode", "a:b:c")),
@@ -370,6 +397,10 @@ def test_all_options_that_are_secret_are_refused() -> None:
     """The operator does not import the engine, so it has a list of its own."""
     secret = {name.lower() for option in OPTIONS if option.secret for name in (option.name, *option.variables)}
     assert set(SECRET_OPTIONS) == secret
+
+
+def test_all_places_where_the_engine_writes_parquet_itself_are_known() -> None:
+    assert OWN_SCHEMES == SCHEMES
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ class Bucket:
     state: str | None = None
     destroyed_at: int | None = None
     epoch: int = 1
+    manifest_id: int = 7
     checkpoints: list[CheckpointFacts] = field(default_factory=list)
     reached: bool = True
     problem: str = ""
@@ -87,7 +88,7 @@ class Bucket:
             "orders",
             self.state,
             self.destroyed_at,
-            7,
+            self.manifest_id,
             self.epoch,
             1,
             0,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from slate_operator import names
-from slate_operator.admin.database import OperationFacts
+from slate_operator.admin.database import OperationFacts, Owner
 from slate_operator.api.checkpoint import Checkpoint
 from slate_operator.api.database import SlateDatabase
 from slate_operator.clock import seconds_of, stamp
 from slate_operator.kube.cluster import DEPLOYMENTS, SERVICE_ACCOUNTS
 from slate_operator.names import ANNOTATION_SECRET, ANNOTATION_TAKE, Role
 from slate_operator.reconcile.database import needs
-from slate_operator.reconcile.observed import Answer, Ask, Look, Origin, Work
+from slate_operator.reconcile.observed import Answer, Ask, Claim, Look, Origin, Work
 from slate_operator.reconcile.rollout import explained
 from tests.operator.build.samples import SMALL, UID, body_of
 from tests.operator.database.stage import OURS, STRANGER, Bucket, Stage, living
@@ -247,6 +247,77 @@ def test_bytes_that_vanish_are_not_replaced_by_an_empty_database() -> None:
         stage.look()
         assert said(stage, names.STALLED) == ("True", "DataMissing")
         assert not stage.runs(Role.WRITER)
+
+
+@pytest.mark.parametrize("owner", [None, OURS])
+@pytest.mark.parametrize(("manifest_id", "epoch"), [(2, 1), (49, 4), (60, 1)])
+@pytest.mark.parametrize("state", ["alive", "destroyed", "under construction"])
+def test_another_database_in_the_place_of_ours_is_not_taken_for_it(
+    owner: Owner | None, manifest_id: int, epoch: int, state: str
+) -> None:
+    """Such as the empty one that the writer's pod makes when it starts and all objects are gone."""
+    stage = living(SMALL, bucket=Bucket(manifest_id=50, epoch=4)).look(2)
+    bucket = stage.bucket
+    bucket.owner, bucket.state, bucket.manifest_id, bucket.epoch, bucket.destroyed_at = (
+        owner,
+        state,
+        manifest_id,
+        epoch,
+        1,
+    )
+    stage.look(4)
+    assert said(stage, names.STALLED) == ("True", "DataMissing")
+    assert said(stage, names.READY) == ("False", "DataMissing")
+    assert not stage.runs(Role.WRITER)
+    assert bucket.owner == owner, "it is not claimed"
+    assert bucket.done == []
+    told = stage.condition(names.READY).message  # type: ignore[union-attr]
+    assert "at manifest 50, writer epoch 4;" in told
+    assert f"at manifest {manifest_id}, writer epoch {epoch}." in told
+    assert "Restore the bucket" in told
+    assert "bootstrap.adopt" in told
+    assert (stage.status["manifestId"], stage.status["writerEpoch"]) == (50, 4)
+    assert "destroyedAt" not in stage.status
+
+    bucket.owner, bucket.state, bucket.manifest_id, bucket.epoch, bucket.destroyed_at = None, "alive", 51, 5, None
+    stage.look(3)
+    assert bucket.owner == OURS
+    assert said(stage, names.READY) == ("True", "Ready")
+    assert stage.status["manifestId"] == 51
+
+
+def test_an_object_that_found_another_database_lets_it_stay_when_it_is_deleted() -> None:
+    stage = living(SMALL | {"deletionPolicy": "Destroy"}, bucket=Bucket(manifest_id=50)).look(2)
+    bucket = stage.bucket
+    bucket.owner, bucket.manifest_id = None, 2
+    stage.look(2).delete().look(4)
+    assert stage.gone
+    assert bucket.state == "alive"
+    assert bucket.done == []
+
+
+def test_nothing_is_claimed_before_it_is_known_what_is_there() -> None:
+    """The collector cannot read the manifest for a moment, and then it can."""
+    stage = living(SMALL, bucket=Bucket(manifest_id=50)).look(2)
+    stage.bucket.owner, stage.bucket.manifest_id = None, 2
+    stage.bucket.problem = "store-unavailable"
+    stage.look()
+    assert not any(isinstance(ask, Claim) for ask in stage.asked)
+    assert stage.runs(Role.WRITER)
+    stage.bucket.problem = ""
+    stage.look(2)
+    assert stage.bucket.owner is None
+    assert not stage.runs(Role.WRITER)
+
+
+def test_what_another_object_has_at_the_path_is_not_told_as_ours() -> None:
+    stage = living(SMALL, bucket=Bucket(manifest_id=50)).look(2)
+    stage.bucket.owner, stage.bucket.manifest_id = STRANGER, 80
+    stage.bucket.state, stage.bucket.destroyed_at = "destroyed", 1
+    stage.look(2)
+    assert said(stage, names.STALLED) == ("True", "OwnedByAnother")
+    assert stage.status["manifestId"] == 50
+    assert "destroyedAt" not in stage.status
 
 
 def source(conditions: tuple[str, ...] = ("Ready",), url: str = "s3://shop/source") -> SlateDatabase:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from slate_engine.errors import InvalidError
 from slate_engine.spark.options import MIB, Given, Location
@@ -12,7 +16,7 @@ from slate_engine.spark.parquet.commit import Mode
 from slate_engine.spark.parquet.folder import SCHEMES, Folder, is_folder
 from slate_engine.spark.parquet.layout import Layout
 from slate_engine.spark.parquet.reading import read_folder
-from slate_engine.spark.parquet.writing import TableReport, write_folder
+from slate_engine.spark.parquet.writing import JOB, TableReport, write_folder
 
 FORMATS = ("parquet", "delta", "iceberg")
 _CLASSES = {"delta": "io.delta.sql.DeltaSparkSessionExtension", "iceberg": "org.apache.iceberg.spark.SparkCatalog"}
@@ -20,6 +24,11 @@ _CLASSES = {"delta": "io.delta.sql.DeltaSparkSessionExtension", "iceberg": "org.
 
 PARTITION_BYTES = "partitionBytes"
 """The option of reading a Parquet table through our own stores: about so many bytes are one task."""
+
+OBSERVED_WITHIN = 30.0
+"""Seconds from the end of a run until its observation has the numbers. If they come later, the rows are read once more."""
+
+log = logging.getLogger(__name__)
 
 
 def check_format(spark: SparkSession, name: str) -> None:
@@ -80,5 +89,31 @@ def write_table(
     if folder is not None:
         return write_folder(frame, folder, Mode(mode), Layout.of(options))
     check_format(frame.sparkSession, format)
-    frame.write.format(format).mode(mode).options(**options).save(place)
+    job = os.environ.get(JOB)
+    if format == "delta" and mode == Mode.APPEND.value and job:
+        _append_once(frame, place, options, job)
+    else:
+        frame.write.format(format).mode(mode).options(**options).save(place)
     return None
+
+
+def _append_once(frame: DataFrame, place: str, options: Mapping[str, str], job: str) -> None:
+    """Append to a Delta table, whose log keeps the transactions that it has had: an append of the same job is skipped there.
+
+    A frame that is skipped is not run, and the job that observes it would wait forever for its numbers. It is run without
+    writing then: the job reads the same state in each of its attempts, so that its numbers are those of the table's rows."""
+    seen = Observation()
+    watched = frame.observe(seen, F.count(F.lit(1)).alias("rows"))
+    given = {"txnAppId": job, "txnVersion": "1", **options}
+    watched.write.format("delta").mode(Mode.APPEND.value).options(**given).save(place)
+    if not _was_run(seen):
+        log.warning("an earlier attempt has appended the rows to %s already; they are only counted", place)
+        watched.write.format("noop").mode("overwrite").save()
+
+
+def _was_run(seen: Observation) -> bool:
+    """Spark tells of a run a moment after its end, and cannot be asked whether it will."""
+    waiting = threading.Thread(target=lambda: seen.get, name="slate-observation", daemon=True)
+    waiting.start()
+    waiting.join(OBSERVED_WITHIN)
+    return not waiting.is_alive()
