@@ -224,6 +224,70 @@ async def test_a_checkpoint_that_will_be_over_is_held_and_one_for_ever_is_read_a
     assert keeper.held == [frame]
 
 
+async def test_a_frame_stays_at_the_checkpoint_that_had_the_name_first(tmp_path: Path, keeper: Keeper) -> None:
+    """If that is gone, the frame fails, and does not pass to another state with the name."""
+    story = Story(tmp_path)
+    await story.write({b"a": b"monday"})
+    monday = await story.keep("nightly")
+    frame, options = uuid4(), {**story.options, "checkpoint": "nightly"}
+    found = await read(options, keeper=keeper.address, id=frame)
+    assert pairs(found) == {b"a": b"monday"}
+    await story.write({b"a": b"tuesday"})
+    tuesday = await story.keep("nightly")
+    found = await read(options, keeper=keeper.address, id=frame)
+    assert pairs(found) == {b"a": b"monday"}
+    await story.forget(monday)
+    gone = rf"checkpoint {monday}, which had the name 'nightly' .* has been deleted.*load the frame again"
+    with pytest.raises(InvalidError, match=gone):
+        await read(options, keeper=keeper.address, id=frame)
+    assert pairs(await read(options, keeper=keeper.address, id=uuid4())) == {b"a": b"tuesday"}
+    await story.forget(tuesday)
+    with pytest.raises(InvalidError, match=gone):
+        await read(options, keeper=keeper.address, id=frame)
+
+
+@pytest.mark.parametrize("end", ["from", "to"])
+async def test_a_diff_stays_at_the_checkpoints_that_had_the_names_first(
+    tmp_path: Path, keeper: Keeper, end: str
+) -> None:
+    story = Story(tmp_path)
+    await story.write({b"a": b"1"})
+    kept = {"from": await story.keep("from")}
+    await story.write({b"a": b"2"})
+    kept["to"] = await story.keep("to")
+    frame, options = uuid4(), {**story.options, "from": "from", "to": "to", "columns": "key,value"}
+    assert pairs(await read(options, keeper=keeper.address, id=frame)) == {b"a": b"2"}
+    await story.write({b"b": b"3"})
+    await story.forget(kept[end])
+    await story.keep(end)
+    with pytest.raises(InvalidError, match=f"checkpoint {kept[end]}, which had the name '{end}'"):
+        await read(options, keeper=keeper.address, id=frame)
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+async def test_a_frame_outlives_a_checkpoint_with_a_lifetime(tmp_path: Path, keeper: Keeper, by: str) -> None:
+    """The driver holds the state by one of its own."""
+    story = Story(tmp_path)
+    await story.write({b"a": b"monday"})
+    monday = await story.keep("nightly", lifetime_ms=60_000)
+    frame, options = uuid4(), {**story.options, "checkpoint": "nightly" if by == "name" else str(monday)}
+    for _ in range(2):
+        assert pairs(await read(options, keeper=keeper.address, id=frame)) == {b"a": b"monday"}
+        await story.write({b"a": b"tuesday"})
+        await story.forget(monday)
+        await story.keep("nightly")
+
+
+async def test_an_id_needs_no_driver_that_remembers_it(tmp_path: Path) -> None:
+    """A name does: without that it may be another state's at the next plan."""
+    story = Story(tmp_path)
+    await story.write({b"a": b"1"})
+    kept, nobody = await story.keep("nightly"), str(tmp_path / "nobody")
+    assert pairs(await read({**story.options, "checkpoint": str(kept)}, keeper=nobody)) == {b"a": b"1"}
+    with pytest.raises(InvalidError, match='give its id with option\\("checkpoint"'):
+        await read({**story.options, "checkpoint": "nightly"}, keeper=nobody)
+
+
 async def test_a_frame_whose_checkpoint_was_deleted_says_so(tmp_path: Path, keeper: Keeper) -> None:
     story = Story(tmp_path)
     await story.write({b"a": b"1"})

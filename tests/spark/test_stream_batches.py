@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from slate_engine.admin.checkpoints import delete_checkpoint
+from slate_engine.admin import restoring
+from slate_engine.admin.checkpoints import delete_checkpoint, list_checkpoints
+from slate_engine.admin.destroying import destroy_hard, destroy_softly
 from slate_engine.admin.restoring import restore
 from slate_engine.errors import DataError, InvalidError
 from slate_engine.format.columns import TOMBSTONE
@@ -24,6 +26,7 @@ from slate_engine.spark.diff import DiffShare
 from slate_engine.spark.reading import Share
 from slate_engine.spark.stream import ChangeStream, LogShare, Position, stream_reader_of
 from slate_engine.state.checkpoints import without_expired_checkpoints
+from slate_engine.state.manifest import Manifest
 from tests.spark.databases import State, Story
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
@@ -70,12 +73,26 @@ class Follower:
         self.reader.commit(batch[1])
         return rows
 
-    def write(self, changes: dict[bytes, bytes | None], *, flush: bool = False) -> None:
+    def write(self, changes: dict[bytes, bytes | None], *, flush: bool = False, log: bool = True) -> None:
+        """A writer without a log stores its rows by a flush."""
+
         async def work() -> None:
-            writer = await Writer.open(self.story.files(), WriterOptions())
-            rows = [Change(key, value or b"", 0 if value is not None else TOMBSTONE) for key, value in changes.items()]
-            await writer.durable((await writer.write(rows)).seq)
-            await writer.close(flush_memtable=flush)
+            writer = await Writer.open(self.story.files(), WriterOptions(wal_enabled=log))
+            committed = await writer.write(rows_of(changes))
+            if log:
+                await writer.durable(committed.seq)
+            await writer.close(flush_memtable=flush or not log)
+
+        asyncio.run(work())
+
+    def destroy(self) -> None:
+        """And every checkpoint with it, as a person has to who destroys a database for good."""
+
+        async def work() -> None:
+            await destroy_softly(self.story.files())
+            for each in await list_checkpoints(self.story.files()):
+                await delete_checkpoint(self.story.files(), each.id)
+            await destroy_hard(self.story.files())
 
         asyncio.run(work())
 
@@ -90,6 +107,10 @@ class Follower:
             await collect_once(self.story.files(), GREEDY)
 
         asyncio.run(work())
+
+
+def rows_of(changes: dict[bytes, bytes | None]) -> list[Change]:
+    return [Change(key, value or b"", 0 if value is not None else TOMBSTONE) for key, value in changes.items()]
 
 
 def applied(state: State, changes: Changes) -> State:
@@ -161,6 +182,113 @@ def test_a_restore_is_followed(follower: Follower) -> None:
     assert follower.step(LogShare) == [(b"f", b"6")]
 
 
+def test_a_restore_that_is_under_way_when_a_batch_ends_is_followed(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writers are fenced then, and the old state is not the present one yet: the batch ends at the end of the log."""
+    state = {b"a": b"1", b"b": b"1"}
+    past = asyncio.run(follower.story.keep("past"))
+    follower.write({b"a": b"2", b"c": b"2"})
+    prepare = restoring._with_log_in_ssts
+
+    async def late(*given: Any) -> Manifest:
+        applied(state, await asyncio.to_thread(follower.step, LogShare))
+        return await prepare(*given)
+
+    monkeypatch.setattr(restoring, "_with_log_in_ssts", late)
+    asyncio.run(restore(follower.story.files(), past))
+    assert state == {b"a": b"2", b"b": b"1", b"c": b"2"}
+    follower.write({b"e": b"5"})
+    applied(state, follower.step(DiffShare))
+    assert state == {b"a": b"1", b"b": b"1", b"e": b"5"}
+
+
+@pytest.mark.parametrize("writes", [1, 6], ids=["a shorter log", "a longer log"])
+def test_a_stream_does_not_go_on_over_another_database_at_its_path(tmp_path: Path, writes: int) -> None:
+    """WAL numbers begin again there, so its log would look like that of the old one, with the first rows left out."""
+    follower = Follower(tmp_path)
+    follower.write({b"old1": b"1"})
+    follower.write({b"old2": b"1"})
+    follower.step()
+    follower.destroy()
+    for i in range(writes):
+        follower.write({b"new%d" % i: b"1"})
+    follower.reader = follower.fresh()
+    with pytest.raises(DataError, match=r"another one made at its path.*begin again with a new checkpointLocation"):
+        follower.step()
+
+
+def test_a_batch_that_begins_in_another_database_is_refused(tmp_path: Path) -> None:
+    """Spark may have its end in writing already."""
+    follower, other = Follower(tmp_path), Follower(tmp_path)
+    follower.write({b"old": b"1"})
+    follower.step()
+    follower.destroy()
+    for i in range(3):
+        follower.write({b"new%d" % i: b"1"})
+    other.step()
+    with pytest.raises(DataError, match="begin again with a new checkpointLocation"):
+        follower.rows((follower.offsets[-1], other.offsets[-1]))
+
+
+def test_rows_of_a_writer_without_a_log_come_with_its_flush(follower: Follower) -> None:
+    """Also if their flush is all that has changed, and among rows of writers that keep a log."""
+    state = {b"a": b"1", b"b": b"1"}
+    follower.write({b"a": b"2", b"c": b"2"}, log=False)
+    applied(state, follower.step(DiffShare))
+    assert state == {b"a": b"2", b"b": b"1", b"c": b"2"}
+    follower.write({b"d": b"3"})
+    assert follower.step(LogShare) == [(b"d", b"3")]
+    follower.write({b"e": b"4"})
+    follower.write({b"a": b"5", b"f": b"5"}, log=False)
+    follower.write({b"a": b"6"})
+    assert follower.step(DiffShare) == [(b"a", b"6"), (b"e", b"4"), (b"f", b"5")]
+    follower.write({b"b": None})
+    assert follower.step(LogShare) == [(b"b", None)]
+
+
+def test_a_flush_without_a_log_is_noticed_while_its_writer_is_open(follower: Follower) -> None:
+    """Its fence was in the log before, so the end of the log does not move."""
+
+    async def work() -> None:
+        writer = await Writer.open(follower.story.files(), WriterOptions(wal_enabled=False))
+        assert await asyncio.to_thread(follower.step) == []
+        await writer.write(rows_of({b"c": b"1"}))
+        await writer.flush_memtable()
+        assert await asyncio.to_thread(follower.step, DiffShare) == [(b"c", b"1")]
+        await writer.close()
+
+    asyncio.run(work())
+
+
+def test_rows_that_are_flushed_before_they_are_in_the_log_come_once(follower: Follower) -> None:
+    async def work() -> None:
+        writer = await Writer.open(follower.story.files(), WriterOptions(flush_interval=None))
+        await writer.write(rows_of({b"a": b"2"}))
+        flushed = await writer.write(rows_of({b"a": b"3"}))
+        writer.freeze()
+        await writer.flushed(flushed.seq)
+        assert await asyncio.to_thread(follower.step, DiffShare) == [(b"a", b"3")]
+        await writer.write(rows_of({b"b": b"4"}))
+        await writer.flush_wal()
+        assert await asyncio.to_thread(follower.step, LogShare) == [(b"b", b"4")]
+        await writer.close()
+
+    asyncio.run(work())
+
+
+def test_an_offset_of_an_older_version_is_followed_by_a_difference(follower: Follower) -> None:
+    """It does not tell up to which row everything was handed on."""
+    old = {name: value for name, value in follower.offsets[-1].items() if name not in ("seq", "flushed")}
+    follower.offsets[-1] = old
+    follower.write({b"a": b"2"})
+    follower.write({b"a": b"3"})
+    assert follower.step(DiffShare) == [(b"a", b"3")]
+    follower.write({b"a": b"4"})
+    follower.write({b"a": b"5"})
+    assert follower.step(LogShare) == [(b"a", b"4"), (b"a", b"5")]
+
+
 def test_a_stream_that_was_down_for_too_long_says_so(follower: Follower) -> None:
     follower.write({b"a": b"2"}, flush=True)
     batch = follower.ask()
@@ -203,10 +331,20 @@ def test_a_stream_needs_a_new_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_mode_of_a_batch_is_a_fact_of_its_two_offsets() -> None:
-    begin = Position("x", 1, wal=10, replayed=5)
-    assert Position("y", 2, wal=14, replayed=5).holds_log_since(begin)
-    assert Position("y", 2, wal=14, replayed=10).holds_log_since(begin)
-    assert not Position("y", 2, wal=14, replayed=11).holds_log_since(begin)
-    assert not Position("y", 2, wal=9, replayed=5).holds_log_since(begin)
+    begin = Position("x", 1, wal=10, replayed=5, seq=20, flushed=12)
+
+    def end(wal: int = 14, replayed: int = 5, flushed: int = 12) -> Position:
+        return Position("y", 2, wal=wal, replayed=replayed, seq=30, flushed=flushed)
+
+    assert end().holds_log_since(begin)
+    assert end(replayed=9, flushed=20).holds_log_since(begin)
+    assert not end(replayed=9, flushed=21).holds_log_since(begin)
+    assert not end(flushed=21).holds_log_since(begin)
+    assert not end(replayed=10, flushed=20).holds_log_since(begin)
+    assert not end(replayed=11, flushed=20).holds_log_since(begin)
+    assert not end(wal=9).holds_log_since(begin)
+    flushed = Position("x", 1, wal=10, replayed=10, seq=20, flushed=20)
+    assert end(replayed=10, flushed=20).holds_log_since(flushed)
+    assert not end(flushed=0).holds_log_since(Position("x", 1, wal=10, replayed=5))
     assert Position.of(begin.offset) == begin
     assert Position.of({}) == stream.BEGINNING

@@ -23,7 +23,7 @@ from slate_engine.spark import diff
 from slate_engine.spark.columns import check_schema, decoders_of
 from slate_engine.spark.diff import Side
 from slate_engine.spark.filters import push
-from slate_engine.spark.holding import Wanted, hold
+from slate_engine.spark.holding import Wanted, first_source, hold
 from slate_engine.spark.options import ReadOptions
 from slate_engine.spark.planning import plan, rows_within, weigh
 from slate_engine.spark.ranges import intersect
@@ -148,10 +148,12 @@ class Kept:
 
 async def kept_state(files: DatabaseFiles, wanted: ReadOptions, checkpoint: str, id: UUID, keeper: str) -> Kept:
     """What ``checkpoint`` (an id or a name) keeps, or the present state if it is empty. A checkpoint that lives for ever is
-    read as it is; otherwise one with ``id`` is made, which lives as long as the application."""
+    read as it is; otherwise one with ``id`` is made, which lives as long as the application. Once that is there, the frame
+    stands on it, whatever has become of ``checkpoint``."""
     source: Checkpoint | None = None
-    if checkpoint:
-        source = found_checkpoint(await files.manifest(), checkpoint, files)
+    newest = await files.manifest()
+    if checkpoint and newest.checkpoint(id) is None:
+        source = _source(newest, checkpoint, id, files, keeper)
         if source.expire_time_s is None:
             return Kept(source.id, source.manifest_id, await files.manifests.read(source.manifest_id))
     hold(keeper, Wanted(id, wanted.location, wanted.lifetime_ms, None if source is None else source.id))
@@ -162,6 +164,24 @@ async def kept_state(files: DatabaseFiles, wanted: ReadOptions, checkpoint: str,
             'option("checkpointLifetime", …) more time'
         )
     return Kept(id, made.manifest_id, await files.manifests.read(made.manifest_id))
+
+
+def _source(newest: Manifest, checkpoint: str, frame: UUID, files: DatabaseFiles, keeper: str) -> Checkpoint:
+    """The checkpoint at which this frame was first planned. An id never passes to another one, but a name may, so the
+    driver remembers whose it was then."""
+    if not keeper or any(str(each.id) == checkpoint for each in newest.checkpoints):
+        return found_checkpoint(newest, checkpoint, files)
+    first = first_source(keeper, frame)
+    if first is None:
+        first = first_source(keeper, frame, found_checkpoint(newest, checkpoint, files).id)
+    assert first is not None
+    source = newest.checkpoint(first)
+    if source is None:
+        raise InvalidError(
+            f"checkpoint {first}, which had the name {checkpoint!r} when this frame was first used, has been deleted, and a "
+            "frame shows one state: load the frame again, which reads what has that name now"
+        )
+    return source
 
 
 def found_checkpoint(newest: Manifest, wanted: str, files: DatabaseFiles) -> Checkpoint:

@@ -3,7 +3,8 @@ deleted at its end.
 
 Spark plans a frame in short-lived processes beside the driver, and none of them knows when the work ends: a cached frame
 may be read again after hours. The driver knows, so it holds them all: a :class:`Keeper` listens on a socket of the
-driver's machine, to which :func:`hold` speaks. What a driver that was killed leaves behind expires by itself.
+driver's machine, to which :func:`hold` speaks. It also remembers at which checkpoint of the user's a frame was first
+planned, for the name of one may pass to another. What a driver that was killed leaves behind expires by itself.
 """
 
 from __future__ import annotations
@@ -70,20 +71,32 @@ class Wanted:
 
 def hold(keeper: str, wanted: Wanted) -> None:
     """Have the driver make this checkpoint, and hold it from now on. Asking again for the same one does nothing."""
+    _ask(keeper, b"hold", wanted.line())
+
+
+def first_source(keeper: str, frame: UUID, found: UUID | None = None) -> UUID | None:
+    """The checkpoint of which the driver was told first for this frame; ``found``, if it was told of none before."""
+    answer = _ask(keeper, b"source", json.dumps([str(frame), None if found is None else str(found)]).encode() + b"\n")
+    return None if answer is None else UUID(answer)
+
+
+def _ask(keeper: str, what: bytes, line: bytes) -> str | None:
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(keeper)
-            connection.sendall(wanted.line())
+            connection.sendall(what + b" " + line)
             answer = connection.makefile("rb").readline()
     except OSError as error:
         raise InvalidError(
-            "nobody in this Spark application holds checkpoints "
+            "the driver of this Spark application holds no checkpoints "
             f"({error.strerror or 'not registered'}): call slate_engine.spark.register(spark) in the driver's Python, or "
-            'make a checkpoint and name it with option("checkpoint", …)'
+            'make a checkpoint that does not expire, and give its id with option("checkpoint", …)'
         ) from None
-    trouble = json.loads(answer or b'"the driver hung up"')
+    result: str | None
+    result, trouble = json.loads(answer or b'[null, "the driver hung up"]')
     if trouble:
         raise InvalidError(f"no checkpoint could be made for this read: {trouble}")
+    return result
 
 
 class _OwnThread(SystemRuntime):
@@ -102,6 +115,9 @@ class Keeper:
         self._runtime = runtime or _OwnThread()
         self._held: dict[UUID, tuple[Wanted, asyncio.Task[None]]] = {}
         self._released: set[UUID] = set()
+        self._sources: dict[UUID, UUID] = {}
+        """The checkpoint of the user's at which a frame was first planned. It stays for as long as the driver: a name may
+        pass to another checkpoint, and a frame shows one state."""
         self._turns: defaultdict[UUID, asyncio.Lock] = defaultdict(asyncio.Lock)
         """One for each checkpoint: two plans of a frame may ask for it at once, and a release may come between."""
         # Only this user may enter the folder, and so the socket: credentials pass through it.
@@ -151,18 +167,29 @@ class Keeper:
         await self._release_all()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        result: str | None = None
         trouble: str | None = None
         try:
-            wanted = Wanted.of_line(await reader.readline())
-            async with self._turns[wanted.id]:
-                await self._hold(wanted)
+            what, _, line = (await reader.readline()).partition(b" ")
+            if what == b"source":
+                result = self._first_source(*json.loads(line))
+            else:
+                wanted = Wanted.of_line(line)
+                async with self._turns[wanted.id]:
+                    await self._hold(wanted)
         except Error as error:
             trouble = error.message
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"
-        writer.write(json.dumps(trouble).encode() + b"\n")
+        writer.write(json.dumps([result, trouble]).encode() + b"\n")
         await writer.drain()
         writer.close()
+
+    def _first_source(self, frame: str, found: str | None) -> str | None:
+        if found is not None:
+            self._sources.setdefault(UUID(frame), UUID(found))
+        known = self._sources.get(UUID(frame))
+        return None if known is None else str(known)
 
     async def _hold(self, wanted: Wanted) -> None:
         if wanted.id in self._held:

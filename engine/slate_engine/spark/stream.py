@@ -4,11 +4,14 @@ An offset is a checkpoint: the WAL file up to which everything was handed on, an
 moment. A batch is settled by its two offsets alone, which Spark keeps in its own log, and by nothing that may change:
 planned again after a crash it is the same rows. The first batch has an end only, and reads the state that this end holds.
 
-A checkpoint holds SSTs and the part of the log that is in none of them yet. If the end's part begins where the batch begins,
-or before, the batch is the log: each row once, in the order of commits within a file; a row without a value is a deletion.
-Otherwise something was flushed in between, or bulk loaded, or the database was restored, and nobody keeps the log of that;
-then the batch is the difference between the two states, in which a key that was written several times comes once.
-Rows of a writer that has the log turned off are not seen before that.
+A checkpoint holds SSTs and the part of the log that is in none of them yet. If that part of the end has all that is newer
+than the beginning, the batch is the log: each row once, in the order of commits within a file; a row without a value is a
+deletion. Otherwise something was flushed in between, by a writer with or without a log, or bulk loaded, or the database was
+restored, and no checkpoint keeps the log of that; then the batch is the difference between the two states, in which a key
+that was written several times comes once.
+
+A WAL number proves no identity: a database that is destroyed and made again begins with the same ones. The checkpoint of a
+position has an id that never comes twice, so a stream goes on from a position only while its checkpoint is there.
 
 Needs PySpark 4.2, which tells a source where the batch begins that it is to end.
 """
@@ -31,7 +34,7 @@ from slate_engine.format.columns import EMPTY, MERGE
 from slate_engine.lsm.levels import Levels
 from slate_engine.lsm.order import concat
 from slate_engine.lsm.reading import DatabaseFiles
-from slate_engine.lsm.replay import truncated, wal_frontier
+from slate_engine.lsm.replay import newer_than, truncated, wal_frontier
 from slate_engine.lsm.snapshot import Snapshot
 from slate_engine.lsm.wal_tail import read_wal_file
 from slate_engine.runtime import uuid4
@@ -69,6 +72,10 @@ class Position:
     """The WAL file up to which all rows are in SSTs. The checkpoint holds those behind it."""
     stream: str = ""
     """Which stream it is of: there may be several of one database."""
+    seq: int = -1
+    """The newest row of this state. Offsets that older versions wrote do not tell, and no log follows them."""
+    flushed: int = 0
+    """The newest row of this state that is in an SST."""
 
     @staticmethod
     def of(offset: Mapping[str, Any]) -> Position:
@@ -79,9 +86,11 @@ class Position:
         return asdict(self)
 
     def holds_log_since(self, before: Position) -> bool:
-        """It never does if the log between the two was flushed, left out by a load, or undone by a restore: all of these
-        leave the end of the log behind them, in SSTs."""
-        return self.replayed <= before.wal <= self.wal
+        """Whether the log between the two is all that came in between. It is not if an SST has a newer row, be it flushed
+        by a writer that keeps no log, or loaded; nor if rows were undone. A restore leaves the end of the log behind it, in
+        SSTs. ``before`` may stand at that very end, if it was taken while the restore was under way."""
+        in_log = self.replayed < before.wal or self.replayed == before.replayed == before.wal
+        return in_log and self.flushed <= before.seq and before.wal <= self.wal
 
     @property
     def name(self) -> str:
@@ -99,6 +108,8 @@ class LogShare(InputPartition):
     location: Location
     first: int
     last: int
+    after_seq: int
+    """Rows up to this one are part of the state where the batch begins: a flush may be faster than the log."""
 
 
 def stream_reader_of(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -165,8 +176,9 @@ class ChangeStream(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """What is before ``end`` is never asked for again; the state at ``end`` is held on."""
-        if end != BEGINNING.offset:
-            self._with_files(lambda files: self._renew(files, Position.of(end)))
+        position = Position.of(end)
+        if position != BEGINNING:
+            self._with_files(lambda files: self._renew(files, position))
 
     def _with_files(self, work: Callable[[DatabaseFiles], Awaitable[T]]) -> T:
         async def carry_out() -> T:
@@ -182,9 +194,11 @@ class ChangeStream(DataSourceStreamReader):
             fresh = Position(stream=uuid4(files.runtime).hex[:8])
             return await self._hold(files, fresh, self._wanted.checkpoint)
         manifest = await files.manifest()
+        if manifest.checkpoint(UUID(start.checkpoint)) is None:
+            raise _gone(f"checkpoint {start.checkpoint}")
         last = await wal_frontier(files.log_store, files.paths, manifest.replay_after_wal_id)
         end = max(last, manifest.wal_id_last_seen)
-        if end > start.wal:
+        if end > start.wal or manifest.last_l0_seq > start.seq:
             return await self._hold(files, start)
         if files.runtime.monotonic() >= self._renew_at:
             await self._renew(files, start)
@@ -197,11 +211,19 @@ class ChangeStream(DataSourceStreamReader):
         options = CheckpointOptions(self._wanted.lifetime_ms, origin, start.name, id, whole_log=True)
         made = await create_checkpoint(files, options)
         kept = await files.manifests.read(made.manifest_id)
-        return Position(str(id), made.manifest_id, kept.wal_id_last_seen, kept.replay_after_wal_id, start.stream)
+        return Position(
+            str(id),
+            made.manifest_id,
+            kept.wal_id_last_seen,
+            kept.replay_after_wal_id,
+            start.stream,
+            await _last_seq(files, kept),
+            kept.last_l0_seq,
+        )
 
     async def _renew(self, files: DatabaseFiles, held: Position) -> None:
-        """Keep the state at a position, and none before it, in one change. If somebody deleted its checkpoint, or the stream
-        was down for longer than that lives, nothing is lost as long as nothing was flushed: the next one holds the log."""
+        """Keep the state at a position, and none before it, in one change. If its checkpoint is gone, the next look for
+        changes says so; what has been handed on is not in doubt."""
         self._renew_at = files.runtime.monotonic() + self._wanted.lifetime_ms / 4000
 
         def change(old: Manifest) -> Manifest:
@@ -232,14 +254,14 @@ class ChangeStream(DataSourceStreamReader):
 
     async def _log(self, files: DatabaseFiles, before: Position, after: Position) -> list[InputPartition]:
         """The files between two positions, in shares of about as many bytes."""
-        await self._secure(files, after)
+        await self._secure(files, before, after)
         sizes = await _wal_sizes(files, before.wal, after.wal)
         shares: list[InputPartition] = []
         first, total = before.wal + 1, 0
         for id in range(before.wal + 1, after.wal + 1):
             total += sizes.get(id, 0)
             if total >= self._wanted.partition_bytes or id == after.wal:
-                shares.append(LogShare(self._wanted.location, first, id))
+                shares.append(LogShare(self._wanted.location, first, id, before.seq))
                 first, total = id + 1, 0
         return shares
 
@@ -276,9 +298,21 @@ class ChangeStream(DataSourceStreamReader):
 def _gone(what: str) -> DataError:
     return DataError(
         f"{what}, at which the stream stands, is gone: it was deleted, or the stream was down, or at one batch, for longer "
-        "than checkpointLifetime. What changed since cannot be told any more: begin again with a new checkpointLocation, "
-        "which reads the whole state first, and give it a longer checkpointLifetime"
+        "than checkpointLifetime, or the database was destroyed and another one made at its path. What changed since cannot "
+        "be told any more: begin again with a new checkpointLocation, which reads the whole state first, and with a new "
+        "table. If the stream was down for too long, give it a longer checkpointLifetime"
     )
+
+
+async def _last_seq(files: DatabaseFiles, kept: Manifest) -> int:
+    """The newest row of a state that a checkpoint keeps: the last file of its log that has rows tells."""
+    for id in reversed(kept.needed_wal_ids):
+        rows = await read_wal_file(files, id)
+        if rows is None:
+            raise await truncated(files.log_store, files.paths, id, kept.needed_wal_ids)
+        if len(rows):
+            return max(kept.last_l0_seq, int(rows.seq[-1]))
+    return kept.last_l0_seq
 
 
 async def _wal_sizes(files: DatabaseFiles, after: int, until: int) -> dict[int, int]:
@@ -300,6 +334,7 @@ async def _changes(share: LogShare, output: Output) -> AsyncGenerator[pa.RecordB
             rows = await read_wal_file(files, id)
             if rows is None:
                 raise await truncated(files.log_store, files.paths, id, range(share.first, share.last + 1))
+            rows = newer_than(rows, share.after_seq)
             if (rows.flags & MERGE).any():
                 raise InvalidError(
                     f"WAL file {id} of {files.path!r} holds merge operands, which are no values by themselves; read the "
