@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -212,19 +213,25 @@ def test_the_admin_api(start: Start) -> None:
     clone = start("writer", path="copies/one").wait_ready()
     assert connect(clone).get("key:99") == b"v"
 
-    held = str(uuid4())
-    admin.ask("PUT", f"/v1/operations/{held}", {"work": {"kind": "destroy", "mode": "hard"}})
-    until(lambda: admin.ask("GET", f"/v1/operations/{held}").body["state"] == "failed")
-    refused = admin.ask("GET", f"/v1/operations/{held}").body["problem"]
+    def ended(work: dict[str, Any]) -> dict[str, Any]:
+        asked = str(uuid4())
+        admin.ask("PUT", f"/v1/operations/{asked}", {"work": work})
+        until(lambda: admin.ask("GET", f"/v1/operations/{asked}").body["state"] != "running")
+        return dict(admin.ask("GET", f"/v1/operations/{asked}").body)
+
+    hard = {"kind": "destroy", "mode": "hard"}
+    unnamed = ended(hard)["problem"]
+    assert unnamed["type"] == "urn:slatekeeper:problem:destruction-not-named"
+    soft = ended({"kind": "destroy"})["result"]
+    status = admin.ask("GET", "/v1/status").body
+    assert (status["state"], status["destroyed_at_s"]) == ("destroyed", soft["destroyed_at_s"])
+    until(lambda: writer.process is not None and writer.process.poll() is not None)
+    refused = ended({**hard, **soft})["problem"]
     assert refused["type"] == "urn:slatekeeper:problem:invalid-deletion"
     assert id in refused["checkpoints"]
     assert admin.ask("DELETE", f"/v1/checkpoints/{id}").status == 204
     assert admin.ask("DELETE", f"/v1/checkpoints/{id}").status == 204
 
-    soft = str(uuid4())
-    admin.ask("PUT", f"/v1/operations/{soft}", {"work": {"kind": "destroy"}})
-    until(lambda: admin.ask("GET", "/v1/status").body["state"] == "destroyed")
-    until(lambda: writer.process is not None and writer.process.poll() is not None)
     back = str(uuid4())
     admin.ask("PUT", f"/v1/operations/{back}", {"work": {"kind": "undelete"}})
     until(lambda: admin.ask("GET", "/v1/status").body["state"] == "alive")

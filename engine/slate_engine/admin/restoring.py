@@ -127,13 +127,21 @@ async def _end_the_present(files: DatabaseFiles, keep_id: UUID, name: str) -> Ve
     """Fence all writers and compactors, and keep what they have written to the end of the log. ``name`` is that of a
     finished restore's checkpoint."""
 
+    def keeping(old: Manifest) -> Manifest:
+        # One that an earlier attempt left keeps what was the present then: a writer may have written since.
+        others = without_checkpoint(old, keep_id)
+        return with_checkpoint(
+            others, id=keep_id, now_ms=files.runtime.now_ms(), lifetime_ms=PREPARED_MS, name=PREPARED
+        )
+
     def claim(old: Manifest) -> Manifest:
         check_usable(old)
         done = old.checkpoint(keep_id)
         if done is not None and done.name == name:
             # No other process ends it after this commit, which takes the epoch that the other would need.
             raise _RestoredMeanwhile
-        return claim_compactor(claim_writer(old))
+        # With the epoch, in one commit: a restore that stops here is known again by it, and so is one whose epoch is over.
+        return keeping(claim_compactor(claim_writer(old)))
 
     claimed = (await files.manifests.update(claim)).value
     epoch = claimed.writer_epoch
@@ -145,9 +153,7 @@ async def _end_the_present(files: DatabaseFiles, keep_id: UUID, name: str) -> Ve
             raise Fenced(
                 f"writer epoch {old.writer_epoch} took the database over before it was restored; stop it first"
             )
-        # One that an earlier attempt left keeps what was the present then: somebody may have written since.
-        seen = replace(without_checkpoint(old, keep_id), wal_id_last_seen=max(old.wal_id_last_seen, last_wal_id))
-        return with_checkpoint(seen, id=keep_id, now_ms=files.runtime.now_ms(), lifetime_ms=PREPARED_MS, name=PREPARED)
+        return keeping(replace(old, wal_id_last_seen=max(old.wal_id_last_seen, last_wal_id)))
 
     return await files.manifests.update(keep)
 

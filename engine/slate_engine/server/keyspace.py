@@ -176,10 +176,13 @@ class WriteUnit:
         self.written_bytes = 0
 
     async def get(self, key: bytes) -> Entry | None:
-        own = self._writes.get(key)
-        if own is None:
-            return await _Reading(await self._begun(), self._runtime).get(key)
-        value, expires = own
+        if key in self._writes:
+            return self._own(key)
+        return await _Reading(await self._begun(), self._runtime).get(key)
+
+    def _own(self, key: bytes) -> Entry | None:
+        """What the unit itself has made of a key."""
+        value, expires = self._writes[key]
         if isinstance(expires, KeepDefault):
             default_ms = self._db.default_ttl_ms
             expires = None if default_ms is None else self._runtime.now_ms() + default_ms
@@ -199,7 +202,10 @@ class WriteUnit:
 
     async def entries(self, start: bytes, end: bytes | None, *, descending: bool = False) -> AsyncIterator[Entry]:
         async for entry in _Reading(await self._begun(), self._runtime).entries(start, end, descending=descending):
-            yield entry
+            # A write has no end before its commit, so the transaction shows it although it may be over already.
+            seen = self._own(entry.key) if entry.key in self._writes else entry
+            if seen is not None:
+                yield seen
 
     async def put(self, key: bytes, value: bytes, expires: Expiry = DEFAULT_TTL) -> None:
         self._writes[key] = value, expires

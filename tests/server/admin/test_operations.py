@@ -10,19 +10,34 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from slate_engine.admin import restoring
+from slate_engine.admin.checkpoints import CheckpointOptions, create_checkpoint, delete_checkpoint
+from slate_engine.admin.copying import mark_key
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
+from slate_engine.api.db_builder import DbBuilder
+from slate_engine.api.enums import FlushType
+from slate_engine.api.object_store import ObjectStore
+from slate_engine.api.options import FlushOptions
 from slate_engine.errors import InvalidError
 from slate_engine.gc.options import GcOptions
+from slate_engine.lsm.commit import Change
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.lsm.writer import Writer
+from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.runtime import SystemRuntime
 from slate_engine.server.admin.operations import KEEP_MS, PREFIX, Operation, Operations, Progress
 from slate_engine.server.admin.work import Workbench
+from slate_engine.state.destroy import claimed_for_deletion
+from slate_engine.state.manifest import Manifest
 from slate_engine.state.tombstone import life_of
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import OVERWRITE, Buffer, PutMode, StoreUnavailable
+from slate_engine.store.protocol import ObjectStore as Bucket
 from tests.server.admin.conftest import files_of, make_database
+from tests.simulation.loop import SimulatedRuntime, simulate
+from tests.unit.admin.crashes import at_every_request
 
-HARD = {"kind": "destroy", "mode": "hard"}
+UNNAMED: dict[str, Any] = {"kind": "destroy", "mode": "hard"}
 
 
 def process(store: MemoryStore) -> Operations:
@@ -43,19 +58,83 @@ async def names(store: MemoryStore) -> list[str]:
     return [meta.key async for page in store.list("") for meta in page]
 
 
+async def asked(operations: Operations, work: Mapping[str, Any], id: UUID | None = None) -> Operation:
+    """What has become of the work."""
+    id = id or uuid4()
+    await operations.submit(id, work)
+    return await ended(operations, id)
+
+
+def kind_of(failed: Operation) -> str:
+    assert failed.problem is not None, failed.result
+    return str(failed.problem["type"]).rpartition(":")[2]
+
+
+async def put(store: MemoryStore, key: bytes) -> None:
+    db = await DbBuilder("db", ObjectStore.of(store)).build()
+    await db.put(key, b"1")
+    await db.shutdown()
+
+
+async def keys(store: MemoryStore) -> list[bytes]:
+    return [key async for rows in (await files_of(store).latest()).scan() for key, *_ in rows.tuples()]
+
+
 async def test_a_hard_destroy_may_be_asked_for_again(store: MemoryStore) -> None:
     await make_database(store)
+    hard = {**UNNAMED, "destroyed_at_s": await destroy_softly(files_of(store))}
     id, first = uuid4(), process(store)
-    await first.submit(id, HARD)
-    assert (await ended(first, id)).state == "succeeded"
+    assert (await asked(first, hard, id)).state == "succeeded"
     assert await names(store) == []
     second = process(store)
     await second.resume()
     assert await second.get(id) is None
-    await second.submit(id, HARD)
-    again = await ended(second, id)
+    again = await asked(second, hard, id)
     assert (again.state, again.result) == ("succeeded", {"objects": 0})
     assert await names(store) == [], "a record is all that there is"
+
+
+@pytest.mark.parametrize("life", ["alive", "destroyed"])
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_repeated_hard_destroy_leaves_the_next_database(store: MemoryStore, life: str, named: bool) -> None:
+    """The client did not hear the first answer, and the record of the operation went with the database."""
+    await make_database(store)
+    since = await destroy_softly(files_of(store))
+    await destroy_hard(files_of(store))
+    await put(store, b"next")
+    if life == "destroyed":
+        await destroy_softly(files_of(store))
+    second = process(store)
+    await second.resume()
+    refused = await asked(second, {**UNNAMED, "destroyed_at_s": since - 1 if named else None})
+    assert kind_of(refused) == ("brought-back" if named else "destruction-not-named")
+    if life == "destroyed":
+        await undelete(files_of(store))
+    assert await keys(store) == [b"next"]
+
+
+async def test_a_half_made_clone_needs_no_second(store: MemoryStore) -> None:
+    await files_of(store).manifests.create_first(Manifest(initialized=False))
+    done = await asked(process(store), UNNAMED)
+    assert (done.state, await names(store)) == ("succeeded", []), done.problem
+
+
+async def test_what_is_being_deleted_already_needs_no_second(store: MemoryStore) -> None:
+    await make_database(store)
+    now_ms = SystemRuntime().now_ms()
+    await files_of(store).manifests.update(lambda old: claimed_for_deletion(old, now_ms=now_ms))
+    done = await asked(process(store), UNNAMED)
+    assert (done.state, await names(store)) == ("succeeded", []), done.problem
+
+
+async def test_a_repeated_hard_destroy_leaves_a_copy_that_is_being_made(store: MemoryStore) -> None:
+    """It has no manifest before all else is there."""
+    copy = [mark_key(files_of(store)), "db/compacted/0.sst"]
+    for key in copy:
+        await store.put(key, b"")
+    done = await asked(process(store), {**UNNAMED, "destroyed_at_s": 1})
+    assert (done.state, done.result) == ("succeeded", {"objects": 0})
+    assert sorted(await names(store)) == sorted(copy)
 
 
 async def test_the_end_is_not_recorded_where_the_database_has_gone(store: MemoryStore) -> None:
@@ -87,11 +166,11 @@ class Failing(MemoryStore):
 
     failures = 0
 
-    async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE) -> str:
+    async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE, **settings: Any) -> str:
         if self.failures and PREFIX in key and b'"succeeded"' in bytes(data):
             self.failures -= 1
             raise StoreUnavailable("no answer")
-        return await super().put(key, data, mode)
+        return await super().put(key, data, mode, **settings)
 
 
 async def test_success_is_told_when_it_is_stored(monkeypatch: Any) -> None:
@@ -260,3 +339,152 @@ async def other_life(store: MemoryStore, before: str) -> None:
         if await life(store) != before:
             return
         await asyncio.sleep(0.01)
+
+
+# --- a restore that was interrupted --------------------------------------------------------------------------------
+
+
+async def to_restore(store: MemoryStore) -> dict[str, Any]:
+    """A database with the key ``a`` at a checkpoint, and ``b`` since."""
+    await make_database(store)
+    made = await create_checkpoint(files_of(store), CheckpointOptions(whole_log=True))
+    await put(store, b"b")
+    return {"kind": "restore", "checkpoint": str(made.id), "keep_seconds": None}
+
+
+async def interrupted(store: MemoryStore, work: Mapping[str, Any], *, done: bool) -> UUID:
+    """A process that dies when the work is recorded, or done and not yet told of."""
+    dead = asyncio.Event()
+    bench = Workbench(files_of(store), GcOptions())
+
+    async def carry(work: Mapping[str, Any], id: UUID, progress: Progress) -> Mapping[str, Any]:
+        if done:
+            await bench.carry(work, id, progress)
+        dead.set()
+        await asyncio.Event().wait()
+        return {}
+
+    operations, id = Operations(files_of(store), carry), uuid4()
+    await operations.submit(id, work)
+    await dead.wait()
+    await operations.close()
+    return id
+
+
+async def resumed(store: MemoryStore, id: UUID) -> Operation:
+    following = process(store)
+    await following.resume()
+    return await ended(following, id)
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_a_restore_that_nothing_has_overtaken_comes_to_its_end(store: MemoryStore, done: bool) -> None:
+    id = await interrupted(store, await to_restore(store), done=done)
+    told = await resumed(store, id)
+    assert told.state == "succeeded", told.problem
+    assert told.result is not None
+    assert (told.result["kept"], await keys(store)) == (str(id), [b"a"])
+
+
+async def test_what_was_written_after_a_restore_stays(store: MemoryStore) -> None:
+    """It was done; a client went on from there, and did not need the state before it any more."""
+    id = await interrupted(store, await to_restore(store), done=True)
+    await put(store, b"c")
+    await delete_checkpoint(files_of(store), id)
+    assert kind_of(await resumed(store, id)) == "overtaken"
+    assert await keys(store) == [b"a", b"c"]
+
+
+async def test_a_restore_that_is_done_stays_so_when_a_writer_has_gone_on(store: MemoryStore) -> None:
+    id = await interrupted(store, await to_restore(store), done=True)
+    await put(store, b"c")
+    assert (await resumed(store, id)).state == "succeeded"
+    assert await keys(store) == [b"a", b"c"]
+
+
+@pytest.mark.parametrize("recorded_by", ["this release", "an older one"])
+async def test_what_was_written_before_a_restore_began_stays(store: MemoryStore, recorded_by: str) -> None:
+    id = await interrupted(store, await to_restore(store), done=False)
+    if recorded_by == "an older one":
+        key = f"db/{PREFIX}{id}.json"
+        record = json.loads(bytes((await store.get(key)).data))
+        epoch = (await files_of(store).manifests.read_latest()).value.writer_epoch
+        record.pop("began", None)
+        await store.put(key, json.dumps({**record, "epoch": epoch}).encode())
+    await put(store, b"c")
+    refused = await resumed(store, id)
+    assert kind_of(refused) == "overtaken"
+    assert refused.problem is not None
+    assert "ask for the restore again" in refused.problem["detail"]
+    assert await keys(store) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("flushed_to", [FlushType.WAL, FlushType.MEM_TABLE])
+async def test_what_an_open_writer_wrote_before_a_restore_began_stays(
+    store: MemoryStore, flushed_to: FlushType
+) -> None:
+    """It keeps its epoch."""
+    work = await to_restore(store)
+    db = await DbBuilder("db", ObjectStore.of(store)).build()
+    await db.put(b"c", b"1")
+    id = await interrupted(store, work, done=False)
+    await db.put(b"d", b"1")
+    await db.flush_with_options(FlushOptions(flush_type=flushed_to))
+    assert kind_of(await resumed(store, id)) == "overtaken"
+    await db.shutdown()
+    assert await keys(store) == [b"a", b"b", b"c", b"d"]
+
+
+async def test_what_was_written_amid_a_restore_stays(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process died before the last commit, and then a writer opened the database."""
+    work = await to_restore(store)
+    begun = asyncio.Event()
+
+    async def dying(*arguments: object) -> int:
+        begun.set()
+        await asyncio.Event().wait()
+        return 0
+
+    first, id = process(store), uuid4()
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "_last_seq", dying)
+        await first.submit(id, work)
+        await begun.wait()
+        await first.close()
+    await put(store, b"c")
+    assert kind_of(await resumed(store, id)) == "overtaken"
+    assert await keys(store) == [b"a", b"b", b"c"]
+
+
+def test_a_restore_that_died_at_any_request_comes_to_its_end() -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        id, checkpoint = uuid4(), uuid4()
+        work = {"kind": "restore", "checkpoint": str(checkpoint), "keep_seconds": None}
+
+        async def world() -> MemoryStore:
+            bucket = MemoryStore(runtime)
+            files = DatabaseFiles(bucket, "db", runtime)
+            for key in (b"a", b"b"):
+                writer = await Writer.open(files, WriterOptions())
+                await (await writer.write([Change(key, b"1")])).durable()
+                await writer.close()
+                await create_checkpoint(files, CheckpointOptions(id=checkpoint, whole_log=True))
+            return bucket
+
+        async def restore_it(bucket: Bucket) -> Operations:
+            files = DatabaseFiles(bucket, "db", runtime)
+            operations = Operations(files, Workbench(files, GcOptions()).carry)
+            await operations.submit(id, work)
+            await asyncio.gather(*operations._tasks.values())
+            return operations
+
+        async def afterwards(bucket: MemoryStore) -> None:
+            known = await (await restore_it(bucket)).get(id)
+            assert known is not None
+            assert known.state == "succeeded", known.problem
+            snapshot = await DatabaseFiles(bucket, "db", runtime).latest()
+            assert [key async for rows in snapshot.scan() for key, *_ in rows.tuples()] == [b"a"]
+
+        assert await at_every_request(world, restore_it, afterwards) > 20
+
+    simulate(scenario, 1)

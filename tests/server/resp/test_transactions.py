@@ -18,6 +18,27 @@ async def test_commands_are_carried_out_at_once(client: Redis) -> None:
         assert await pipe.execute() == [True, 2, b"2", 1, 0]
 
 
+@pytest.mark.parametrize("before", [None, "old"])
+async def test_what_has_ended_already_is_gone_for_all_commands(client: Redis, before: str | None) -> None:
+    await client.mset({"a": "1", "z": "1"})
+    if before is not None:
+        await client.set("k", before)
+    async with client.pipeline(transaction=True) as pipe:
+        pipe.set("k", "v", pxat=1).get("k").exists("k").keys("*").scan(0)
+        pipe.execute_command("SLATE.RANGE", "", "").execute_command("SLATE.RANGE", "", "", "REV", "LIMIT", "2")
+        _, value, count, keys, scanned, found, last = await pipe.execute()
+    assert (value, count, keys, scanned) == (None, 0, [b"a", b"z"], (0, [b"a", b"z"]))
+    assert found == [[b"a", b"1"], [b"z", b"1"]]
+    assert last == found[::-1]
+    assert await client.keys("*") == [b"a", b"z"]
+
+
+async def test_what_has_not_ended_is_there_for_all_commands(client: Redis) -> None:
+    async with client.pipeline(transaction=True) as pipe:
+        pipe.set("k", "v", ex=60).set("l", "v").keys("*").execute_command("SLATE.RANGE", "", "")
+        assert (await pipe.execute())[2:] == [[b"k", b"l"], [[b"k", b"v"], [b"l", b"v"]]]
+
+
 async def test_a_command_that_fails_leaves_the_others(client: Redis) -> None:
     await client.set("text", "abc")
     async with client.pipeline(transaction=True) as pipe:

@@ -1,8 +1,8 @@
 """Work that may take long, which can be asked about, and which survives the process.
 
 An operation is an object beside the database, written before the work begins and when it ends. All the work is of the kind
-that may be repeated, so a process that comes up does again what was not finished; two that do the same do no harm. A destroy
-or an undelete that was done, and then taken back by a user, is not done again: the writer's epoch tells.
+that may be repeated, so a process that comes up does again what was not finished; two that do the same do no harm. What
+others have overtaken meanwhile is not done again: see :mod:`slate_engine.server.admin.overtaking`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from slate_engine.admin.parents import newest_or_none
 from slate_engine.errors import Error, InvalidError
 from slate_engine.lsm.reading import DatabaseFiles
+from slate_engine.server.admin.overtaking import Standing, is_overtaken
 from slate_engine.server.http.problems import Problem
-from slate_engine.state.manifest import Manifest
-from slate_engine.state.tombstone import Tombstone
 from slate_engine.store.protocol import CREATE, Conflict, NotFound, StoreUnavailable, Update
 
 log = logging.getLogger(__name__)
@@ -32,12 +30,6 @@ KEEP_MS = 7 * 86_400_000
 READS_AT_ONCE = 16
 MAKES_A_DATABASE = ("clone", "copy")
 """Kinds of work that may be begun where there is no database. A record of any other would be all there is."""
-
-TAKEN_BACK: dict[tuple[str, str | None], Callable[[Manifest], bool]] = {
-    ("destroy", "soft"): lambda manifest: Tombstone.of(manifest) is not None,
-    ("undelete", None): lambda manifest: Tombstone.of(manifest) is None,
-}
-"""Work that a user may take back, and how one sees that it is done."""
 
 T = TypeVar("T")
 
@@ -54,8 +46,8 @@ class Operation:
     progress: Mapping[str, int] | None = None
     result: Mapping[str, Any] | None = None
     problem: Mapping[str, Any] | None = None
-    epoch: int | None = None
-    """The writer's epoch when it was submitted; None if there was no database."""
+    began: Standing | None = None
+    """How far the database was when it was submitted; None if there was no database."""
 
     @property
     def finished(self) -> bool:
@@ -75,7 +67,12 @@ class Operation:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Operation:
-        return cls(**{**document, "id": UUID(document["id"])})
+        """``epoch`` alone is what an older service has stored."""
+        known = {**document, "id": UUID(document["id"])}
+        epoch, began = known.pop("epoch", None), known.pop("began", None)
+        if began is not None:
+            return cls(**known, began=Standing(**began))
+        return cls(**known, began=None if epoch is None else Standing(epoch))
 
 
 Progress = Callable[[int, int], None]
@@ -109,9 +106,8 @@ class Operations:
         known = await self.get(id)
         again = known is not None
         if known is None:
-            newest = await newest_or_none(self.files.manifests)
-            now, epoch = self.files.runtime.now_ms(), None if newest is None else newest.value.writer_epoch
-            known = await self._recorded(Operation(id, work, "running", now, now, epoch=epoch))
+            began, now = await Standing.of(self.files, work), self.files.runtime.now_ms()
+            known = await self._recorded(Operation(id, work, "running", now, now, began=began))
         if dict(known.work) != dict(work):
             raise Problem(
                 409,
@@ -126,7 +122,7 @@ class Operations:
 
     async def _recorded(self, operation: Operation) -> Operation:
         """Write a new operation down, or find the one that somebody has begun under its id."""
-        if operation.work["kind"] not in MAKES_A_DATABASE and operation.epoch is None:
+        if operation.work["kind"] not in MAKES_A_DATABASE and operation.began is None:
             self._unrecorded.add(operation.id)
             return operation
         try:
@@ -184,7 +180,7 @@ class Operations:
     async def _attempt(self, operation: Operation, repeated: bool) -> dict[str, Any]:
         try:
             if repeated:
-                await self._check_not_taken_back(operation)
+                await self._check_not_overtaken(operation)
             result = await self.carry(operation.work, operation.id, lambda *far: self._progress(operation.id, *far))
             return {"state": "succeeded", "result": result}
         except StoreUnavailable:
@@ -197,20 +193,15 @@ class Operations:
             broken = Problem(500, "internal", "The service failed", f"see the log for operation {operation.id}")
             return {"state": "failed", "problem": broken.document}
 
-    async def _check_not_taken_back(self, operation: Operation) -> None:
-        """An earlier attempt may have destroyed the database, or brought it back, and ended before it could say so; and a
-        user may have taken that back. A soft destroy moves the epoch, so then the epoch is a later one."""
-        is_wanted = TAKEN_BACK.get((operation.work["kind"], operation.work.get("mode")))
-        newest = None if is_wanted is None else await newest_or_none(self.files.manifests)
-        if is_wanted is None or newest is None or is_wanted(newest.value):
-            return
-        if operation.epoch is None or newest.value.writer_epoch > operation.epoch:
+    async def _check_not_overtaken(self, operation: Operation) -> None:
+        if await is_overtaken(self.files, operation.work, operation.id, operation.began):
             raise Problem(
                 409,
                 "overtaken",
                 "The database has changed since",
-                f"operation {operation.id} was interrupted, and since then others opened, destroyed or brought back the "
-                "database; submit a new operation if you still want it",
+                f"operation {operation.id} was interrupted, and since then others opened, wrote, destroyed or brought back "
+                f"the database, so it was not begun again; look at the database, and ask for the {operation.work['kind']} "
+                "again, under a new id, if you still want it",
             )
 
     async def _patiently(self, id: UUID, step: Callable[[], Awaitable[T]]) -> T:
@@ -289,7 +280,8 @@ class Operations:
 
 
 def _encoded(operation: Operation) -> bytes:
-    return json.dumps({**operation.document(), "epoch": operation.epoch}).encode()
+    began = None if operation.began is None else asdict(operation.began)
+    return json.dumps({**operation.document(), "began": began}).encode()
 
 
 def _decoded(data: bytes) -> Operation:

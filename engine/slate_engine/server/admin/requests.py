@@ -79,12 +79,16 @@ class CopyOperation(Document):
 
 
 class DestroyOperation(Document):
-    """Destroy this database: softly, so that it can be brought back for a while, or for good."""
+    """Destroy this database: softly, so that it can be brought back for a while, or for good. A database that may hold rows
+    is destroyed softly first, and then for good with ``destroyed_at_s``: so a request that is repeated deletes no other."""
 
     kind: Literal["destroy"]
     mode: Literal["soft", "hard"] = "soft"
     destroyed_at_s: int | None = Field(
-        default=None, description="for good only if it is still destroyed since this second, and was not brought back"
+        default=None,
+        description="for good only if it is still destroyed since this second, and was not brought back; /v1/status tells "
+        "the second. Without it only a clone that is under construction is deleted for good, or what is being deleted "
+        "already; anything else is refused as destruction-not-named",
     )
 
 

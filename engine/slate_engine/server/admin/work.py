@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from slate_engine.admin.clone_request import CloneSource
 from slate_engine.admin.cloning import create_clone
 from slate_engine.admin.copying import copy_database
 from slate_engine.admin.destroying import destroy_hard, destroy_softly, undelete
+from slate_engine.admin.parents import newest_afresh
 from slate_engine.admin.restoring import RestoreOptions, restore
 from slate_engine.gc.collector import collect_once
 from slate_engine.gc.options import GcOptions, dry
@@ -26,7 +28,11 @@ from slate_engine.server.admin.requests import (
     UndeleteOperation,
     Work,
 )
+from slate_engine.server.http.problems import Problem
 from slate_engine.state.commit import NothingStored
+from slate_engine.state.destroy import claimed_for_deletion
+from slate_engine.state.manifest import Manifest
+from slate_engine.state.tombstone import Tombstone, life_of
 
 _WORK: TypeAdapter[Any] = TypeAdapter(Work)
 
@@ -69,8 +75,14 @@ class Workbench:
         return {"path": wanted.target, "manifest_id": made.id}
 
     async def _destroy_for_good(self, destroyed_at_s: int | None) -> Mapping[str, Any]:
-        """That nothing is there is what was wanted: whoever asked may not have heard of it, and asks again."""
+        """That nothing is there is what was wanted: the client may not have heard of it, and asks again."""
+        files, newest = await newest_afresh(self._files)
+        if newest is None:
+            # A deletion takes the manifest last, and a copy writes it last: what is here without one is not what was meant.
+            return {"objects": 0}
         try:
+            if destroyed_at_s is None:
+                destroyed_at_s = await _mark_unnamed(files)
             return {"objects": len(await destroy_hard(self._files, destroyed_at_s=destroyed_at_s))}
         except NothingStored:
             return {"objects": 0}
@@ -90,6 +102,29 @@ class Workbench:
     def _at(self, path: str) -> DatabaseFiles:
         files = self._files
         return DatabaseFiles(files.store, path, files.runtime, wal_store=files.wal_store)
+
+
+async def _mark_unnamed(files: DatabaseFiles) -> int:
+    """Mark what a request may delete that names no destruction; gives the second of the mark."""
+    marked = await files.manifests.update(partial(_marked_unnamed, now_ms=files.runtime.now_ms()))
+    tombstone = Tombstone.of(marked.value)
+    assert tombstone is not None
+    return tombstone.destroyed_at_s
+
+
+def _marked_unnamed(manifest: Manifest, *, now_ms: int) -> Manifest:
+    """Only what can hold no rows that a writer has acknowledged: a client that did not hear the answer asks again, and by
+    then the next database may be at this path."""
+    life = life_of(manifest)
+    if life not in ("under construction", "being deleted"):
+        raise Problem(
+            409,
+            "destruction-not-named",
+            "The request does not say what is meant",
+            f"nothing is deleted: the database is {life}, and may be another one than the one that was meant. Destroy it "
+            "softly first, and give the destroyed_at_s that /v1/status tells then",
+        )
+    return claimed_for_deletion(manifest, now_ms=now_ms)
 
 
 def milliseconds(seconds: float | None) -> int | None:
