@@ -290,6 +290,11 @@ class NumberedObjects:
         """Whether there is anything after ``known``, but for what we create ourselves."""
         return bool(await self.list(max(known.id, self._tried) + 1))
 
+    async def _has_successors(self, known: Numbered) -> bool:
+        """Whether several commits follow ``known``. One alone may have been on its way while the database was deleted."""
+        ids = [entry.id for entry in await self.list(known.id + 1, known.id + 2)]
+        return ids == [known.id + 1, known.id + 2]
+
     async def _trace(self, known: Numbered, confirmed: Moment) -> Trace:
         return await self._presence.trace(self.key(known.id), known, confirmed)
 
@@ -330,7 +335,7 @@ class NumberedObjects:
         # was on its way, of this process or of another one, which takes it back in a moment.
         if trace is Trace.NONE and newest.id > known.id:
             limit = SHORTEST_DELETION if self._has_company(known.data) else self._remember
-            if confirmed.age() < limit:
+            if confirmed.age() < limit or (confirmed.age() < self._remember and await self._has_successors(known)):
                 return True
         # Otherwise other objects of then tell.
         try:

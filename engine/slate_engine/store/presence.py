@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from slate_engine.errors import DatabaseDeleted
 from slate_engine.runtime import Moment
-from slate_engine.store.protocol import NotFound, ObjectStore
+from slate_engine.store.protocol import COPIED, NotFound, ObjectStore
 
 if TYPE_CHECKING:
     from slate_engine.store.numbered import Numbered
@@ -51,7 +51,9 @@ class Presence:
                 return Trace.OTHER
         except NotFound:
             return Trace.NONE
-        return Trace.SAME if self._is_of_then(key, meta.last_modified_ms, known, confirmed) else Trace.TWIN
+        if COPIED in dict(meta.attributes) or self._is_of_then(key, meta.last_modified_ms, known, confirmed):
+            return Trace.SAME
+        return Trace.TWIN
 
     def is_same(self, key: str, found: Numbered, known: Numbered, confirmed: Moment) -> bool:
         """The same, of an object that was read."""

@@ -33,6 +33,11 @@ class ObjectMeta:
     """What its creator noted. Only ``head`` tells, and only where the service keeps such notes: never rely on it."""
 
 
+COPIED = "copied"
+"""The attribute of an object that its store copies to its place after the write has counted, perhaps more than once. Its
+time is that of the last copy."""
+
+
 @dataclass(frozen=True, slots=True)
 class Object:
     """An object's bytes, with the meta data that belonged to exactly these bytes."""

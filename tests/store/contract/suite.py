@@ -17,6 +17,7 @@ from slate_engine.errors import InvalidError
 from slate_engine.store.protocol import (
     CREATE,
     OVERWRITE,
+    Attributes,
     Buffer,
     Conflict,
     Create,
@@ -66,6 +67,8 @@ class StoreContract:
     many = 10_000
     keeps_attributes = True
     """Whether what a creator notes beside an object is kept."""
+    attributes: Attributes = ()
+    """What the store itself notes of an object."""
     listings_tell_etags = True
     """Whether the etag in a listing is the one that an update takes."""
 
@@ -133,8 +136,8 @@ class StoreContract:
         await store.put("wal/1", b"", Create(noted))
         await store.put("wal/2", b"rows", CREATE)
         assert await wins(store, "wal/1", b"late", Create((("writer_epoch", "8"),))) is None
-        assert (await store.head("wal/1")).attributes == (noted if self.keeps_attributes else ())
-        assert (await store.head("wal/2")).attributes == ()
+        assert (await store.head("wal/1")).attributes == ((noted if self.keeps_attributes else ()) + self.attributes)
+        assert (await store.head("wal/2")).attributes == self.attributes
 
     async def test_creates_again_after_delete(self, store: ObjectStore) -> None:
         await store.put("a", b"first", CREATE)

@@ -1,4 +1,5 @@
-"""A process that races with others for the same names: ``python -m tests.store.two_phase.rival FOLDER URL START ROUNDS``"""
+"""A process that races with others for the same names: ``python -m tests.store.two_phase.rival FOLDER URL ROUNDS``. It says
+``ready``, and reads the time of the first round from its standard input."""
 
 from __future__ import annotations
 
@@ -37,4 +38,5 @@ async def race(folder: Path, url: str, start: float, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(race(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])))
+    print("ready", flush=True)
+    asyncio.run(race(Path(sys.argv[1]), sys.argv[2], float(sys.stdin.readline()), int(sys.argv[3])))

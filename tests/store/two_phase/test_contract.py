@@ -11,7 +11,7 @@ import pytest
 from slate_engine.errors import InvalidError
 from slate_engine.runtime import SystemRuntime
 from slate_engine.store.open import open_store
-from slate_engine.store.protocol import CREATE, Conflict, ObjectStore, Update
+from slate_engine.store.protocol import COPIED, CREATE, Conflict, ObjectStore, Update
 from slate_engine.store.two_phase import TwoPhaseStore, open_transactions
 from slate_engine.store.two_phase.inline import LIMIT
 from tests.servers.versitygw import VersityGW
@@ -23,6 +23,7 @@ class TestImmutable(StoreContract):
     """As it is used: everything outside ``gc/`` is immutable. What updates such an object is refused instead."""
 
     keeps_attributes = False
+    attributes = ((COPIED, "true"),)
 
     @pytest.fixture
     def store(self, runtime: SystemRuntime) -> ObjectStore:

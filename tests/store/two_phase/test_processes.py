@@ -20,7 +20,6 @@ from slate_engine.store.two_phase.record import is_staged
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgres import Postgres
 from tests.store.two_phase.doubles import Interleaved, LyingStore
-from tests.store.two_phase.rival import SECONDS_PER_ROUND
 
 ROOT = Path(__file__).parents[3]
 RUNTIME = SystemRuntime()
@@ -28,28 +27,39 @@ PROCESSES, ROUNDS = 4, 60
 
 
 async def test_processes_race_on_one_sqlite_file(tmp_path: Path) -> None:
-    folder = tmp_path / "bucket"
-    folder.mkdir()
-    start = time.time() + 3.0  # when all of them are up
-    words = [str(folder), f"sqlite:///{tmp_path}/transactions.db", str(start), str(ROUNDS)]
+    """On a busy machine one process may be ahead of all others in every round: then they race again."""
+    for attempt in range(10):
+        folder = tmp_path / f"bucket-{attempt}"
+        folder.mkdir()
+        winners = await winners_of_a_race(folder, f"sqlite:///{tmp_path}/transactions-{attempt}.db")
+        files = {path.name: path.read_bytes() for path in (folder / "db" / "manifest").glob("*.manifest")}
+        assert files == {f"{number:020d}.manifest": winner for number, winner in winners.items()}
+        assert not [path for path in folder.rglob("*") if is_staged(path.relative_to(folder).as_posix())]
+        if len(set(winners.values())) > 1:
+            return
+    raise AssertionError("no race took place")
+
+
+async def winners_of_a_race(folder: Path, url: str) -> dict[int, bytes]:
+    """What the winner of each round wrote: its process id."""
     rivals = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.store.two_phase.rival", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "tests.store.two_phase.rival", str(folder), url, str(ROUNDS),
+            cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )
         for _ in range(PROCESSES)
-    ]
-    async with asyncio.timeout(start - time.time() + ROUNDS * SECONDS_PER_ROUND + 120):
-        answers = await asyncio.gather(*(rival.communicate() for rival in rivals))
+    ]  # fmt: skip
+    async with asyncio.timeout(240):
+        for rival in rivals:
+            assert rival.stdout is not None
+            assert await rival.stdout.readline() == b"ready\n"
+        start = b"%f\n" % (time.time() + 0.5)
+        answers = await asyncio.gather(*(rival.communicate(start) for rival in rivals))
     assert [rival.returncode for rival in rivals] == [0] * PROCESSES
-    won = {
-        f"{int(number):020d}.manifest": str(rival.pid).encode()
-        for rival, (said, _) in zip(rivals, answers, strict=True)
-        for number in said.split()
-    }
-    assert sum(len(said.split()) for said, _ in answers) == ROUNDS, "each name has one winner"
-    assert {path.name: path.read_bytes() for path in (folder / "db" / "manifest").glob("*.manifest")} == won
-    assert len(set(won.values())) > 1, "no race took place"
-    assert not [path for path in folder.rglob("*") if is_staged(path.relative_to(folder).as_posix())]
+    won = [(int(number), str(rival.pid).encode()) for rival, (said, _) in zip(rivals, answers, strict=True)
+           for number in said.split()]  # fmt: skip
+    assert sorted(number for number, _ in won) == list(range(ROUNDS)), "each name has one winner"
+    return dict(won)
 
 
 @pytest.mark.servers

@@ -24,7 +24,9 @@ from slate_engine.lsm.writer import Writer
 from slate_engine.lsm.writer_options import WriterOptions
 from slate_engine.store.memory import MemoryStore
 from slate_engine.store.protocol import OVERWRITE, Buffer, ObjectMeta, PutMode
+from slate_engine.store.two_phase import TwoPhaseStore
 from tests.simulation.loop import SimulatedRuntime, simulate
+from tests.store.two_phase.doubles import MemoryTransactions
 from tests.unit.gc.stalling import StallingStore
 
 NO_BOUNDARIES = GcOptions(boundary_files=False)
@@ -210,5 +212,60 @@ def test_a_writer_that_slept_does_not_write_into_the_next_database(first: str, s
             await put(new, b"more%d" % number)
         assert await new.snapshot().get(b"late") is None
         await new.close()
+
+    simulate(scenario, 1)
+
+
+def test_a_reader_that_looks_rarely_knows_a_database_by_its_newer_manifests() -> None:
+    """Between two looks a compaction has replaced all that was there, and a collector has deleted it."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        bucket = MemoryStore(runtime)
+
+        def files() -> DatabaseFiles:
+            return DatabaseFiles(bucket, "db", runtime)
+
+        writer = await Writer.open(files(), WriterOptions())
+        await put(writer, b"a")
+        await writer.flush_memtable()
+        await writer.close()
+        await runtime.sleep(LONG)
+        reader = await Reader.latest(files(), ReaderOptions(poll_interval=POLL))
+        await runtime.sleep(POLL / 2)
+        # Fences of the log are old, too: SlateDB can collect them.
+        old = [meta.key async for page in bucket.list("db/") for meta in page]
+        writer = await Writer.open(files(), WriterOptions())
+        await put(writer, b"b")
+        await writer.flush_memtable()
+        await bucket.delete(old)
+        await runtime.sleep(2 * POLL)
+        assert await reader.snapshot().get(b"b") is not None
+        await reader.close()
+        await writer.close()
+
+    simulate(scenario, 1)
+
+
+def test_a_manifest_that_is_copied_to_its_place_again_is_the_same() -> None:
+    """On a two-phase store others may finish a commit, at any time: then its time is not that of its creation."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        bucket = MemoryStore(runtime)
+        transactions = MemoryTransactions()
+
+        def files() -> DatabaseFiles:
+            return DatabaseFiles(TwoPhaseStore(bucket, transactions, runtime), "db", runtime)
+
+        writer = await Writer.open(files(), WriterOptions())
+        reader = files()
+        first = await reader.manifests.read_latest()
+        await runtime.sleep(LONG)
+        for key in [meta.key async for page in bucket.list("db/") for meta in page]:
+            await bucket.put(key, (await bucket.get(key)).data, OVERWRITE)
+        assert (await reader.manifests.read_latest()).id == first.id
+        await put(writer, b"a")
+        await writer.flush_memtable()
+        assert (await reader.manifests.read_latest()).id > first.id
+        await writer.close()
 
     simulate(scenario, 1)

@@ -35,6 +35,7 @@ from typing import TypeVar
 from slate_engine.errors import CorruptData, InvalidError, UnavailableError
 from slate_engine.runtime import Runtime
 from slate_engine.store.protocol import (
+    COPIED,
     CREATE,
     OVERWRITE,
     Buffer,
@@ -130,7 +131,8 @@ class TwoPhaseStore:
     async def head(self, key: str) -> ObjectMeta:
         if self._mutable(key):
             return (await self._inline.get(key)).meta
-        return replace(await self._read(key, self._objects.head), key=key)
+        found = await self._read(key, self._objects.head)
+        return replace(found, key=key, attributes=(*found.attributes, (COPIED, "true")))
 
     async def put(self, key: str, data: Buffer, mode: PutMode = OVERWRITE) -> str:
         if self._mutable(key):
