@@ -131,6 +131,8 @@ MUTANTS = [
     Mutant(planted_admin.every_attempt_names_its_own_checkpoints, "clones", 60),
     Mutant(planted_admin.finished_clones_count_for_every_request, "clones", 5),
     Mutant(planted_admin.clones_do_not_tell_their_request, "clones", 5),
+    Mutant(planted_admin.a_clone_that_is_begun_counts_for_every_request, "rivals", 20),
+    Mutant(planted_admin.the_clone_of_a_faster_client_counts, "rivals", 20),
     Mutant(planted_gc.clones_let_go_before_their_parents, "families", 40),
     # What is destroyed stays so, and can be brought back for as long as was promised.
     Mutant(planted_admin.destroying_leaves_the_log_open, "destroys", 80),

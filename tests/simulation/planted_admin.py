@@ -67,6 +67,17 @@ def finished_clones_count_for_every_request() -> AbstractContextManager[object]:
     return edited(cloning, "_check_made", "if not request.made(manifest):", "if False:")
 
 
+def a_clone_that_is_begun_counts_for_every_request() -> AbstractContextManager[object]:
+    return mock.patch.object(cloning, "_check_begun", cloning._check_sources)
+
+
+def the_clone_of_a_faster_client_counts() -> AbstractContextManager[object]:
+    """A client that finds a clone which was begun since it looked goes on with it."""
+    return edited(
+        cloning, "_check_own", "if _finals(standing) == _finals(first) or request.made(standing):", "if True:"
+    )
+
+
 def clones_do_not_tell_their_request() -> AbstractContextManager[object]:
     """Their checkpoints have ids that say nothing, so a client that repeats its request is refused."""
     return edited(CloneRequest, "final_checkpoint_id", "if self.id is None", "if True")

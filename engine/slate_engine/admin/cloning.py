@@ -55,9 +55,9 @@ async def create_clone(
     """Make ``files`` a clone of the sources, cut down to ``keys``; several sources must have disjoint keys. Returns its
     manifest.
 
-    A clone of these sources that is begun is finished, with the state that it was begun with. One that is finished counts
-    only if it was made for the same request: under the same ``id``, or from the same named checkpoints with the same keys.
-    Otherwise it raises :class:`NotThisClone`."""
+    A clone that stands at the path, begun or finished, counts only if it was made for the same request: under the same
+    ``id``, or from the same named checkpoints with the same keys. Otherwise it raises :class:`NotThisClone`. Without an id,
+    a clone of these sources that is begun counts, too; it is finished with the state that it was begun with."""
     request = CloneRequest.of(sources, keys, id)
     if files.paths.root in {source.path for source in request.sources}:
         raise InvalidError(f"{files.path!r} cannot be a clone of itself; give the clone a path of its own")
@@ -65,12 +65,15 @@ async def create_clone(
     if begun is not None and begun.value.initialized:
         await _check_made(files, begun.value, request)
         return begun
-    standing = begun or await files.manifests.create_first(await _first_manifest(files, request))
-    _check_sources(files, standing.value, request)
-    if begun is None and request.id is not None and not request.made(standing.value):
-        raise NotThisClone(f"another client makes a clone at {files.path!r} for another request; choose another path")
-    if begun is not None and await _shows_wanted(files, begun.value, request) is False:
-        standing = await _begin_again(files, begun, request)
+    if begun is None:
+        first = await _first_manifest(files, request)
+        standing = await files.manifests.create_first(first)
+        _check_own(files, standing.value, first, request)
+    else:
+        _check_begun(files, begun.value, request)
+        # None: no parent keeps the state that it was begun with, so it begins again below.
+        wanted = await _shows_wanted(files, begun.value, request)
+        standing = await _begin_again(files, begun, request) if wanted is False else begun
     standing = await _attach(files, standing, request)
     await _copy_log(files, request.sources[0].path, standing.value)
     finals = _finals(standing.value)
@@ -195,7 +198,7 @@ async def _begin_again(
     def change(old: Manifest) -> Manifest:
         check_alive(old, files.path)
         if old.initialized or _finals(old) != _finals(standing.value):
-            return old  # somebody else makes the same clone, and was faster
+            return old  # another client was faster
         return replace(
             first,
             writer_epoch=max(old.writer_epoch, first.writer_epoch),
@@ -206,7 +209,32 @@ async def _begin_again(
     await release_parents(
         files, [each for each in given_up if each.final_checkpoint_id not in _finals(committed.value)]
     )
+    _check_own(files, committed.value, first, request)
     return committed
+
+
+def _check_own(files: DatabaseFiles, standing: Manifest, first: Manifest, request: CloneRequest) -> None:
+    """Of two clients that begin at once, the slower one must not finish what the other has begun for another request.
+    Without an id, the clone must show what this client has just found, its log included."""
+    check_alive(standing, files.path)
+    if _finals(standing) == _finals(first) or request.made(standing):
+        return
+    same = standing.trees.shows_same(first.trees) and standing.needed_wal_ids == first.needed_wal_ids
+    if request.id is not None or not same or standing.writer_epoch > first.writer_epoch:
+        raise NotThisClone(f"another client makes a clone at {files.path!r} for another request; choose another path")
+
+
+def _check_begun(files: DatabaseFiles, begun: Manifest, request: CloneRequest) -> None:
+    """A clone that is begun must be one of the same sources, and of the same request as far as ids tell."""
+    _check_sources(files, begun, request)
+    if request.made(begun) or request.names_all_checkpoints:
+        return
+    if request.id is not None:
+        raise NotThisClone(
+            f"at {files.path!r} a clone is begun for another request, and it may show an older state; wait until it is "
+            "finished, destroy it, or choose another path"
+        )
+    log.warning("clone %r was begun before; it is finished with the state of that time", files.path)
 
 
 async def _shows_wanted(files: DatabaseFiles, begun: Manifest, request: CloneRequest) -> bool | None:

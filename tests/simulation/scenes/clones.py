@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from slate_engine.admin.clone_request import CloneSource
@@ -26,6 +27,7 @@ from tests.simulation.world import HASTY, PATIENT, Crashed, Process, World, expl
 CLONE = "clone"
 REQUEST, STRANGER = UUID(int=1, version=4), UUID(int=2, version=4)
 """The ids of two requests for a clone at the same path."""
+UNKNOWN = ("a finished clone", "another client makes a clone")
 YOUNG = 1.0
 """Seconds for which collectors leave an object alone: next to nothing, so that only references protect it."""
 
@@ -52,12 +54,13 @@ async def clones(world: World) -> Play:
     request = chance.choice([REQUEST, REQUEST, None])
     begun = await asyncio.gather(*(_insist(play, chance.uniform(0, 3), request) for _ in range(chance.choice([1, 2]))))
     await writing
-    await check_clone(play, min(begun, key=len), request)
+    await check_clone(play, min((rows for rows in begun if rows is not None), key=len), request)
     return await play.finish(options)
 
 
-async def _insist(play: Play, patience: float, request: UUID | None) -> frozenset[int]:
-    """A client that starts again, in a new process, until the clone is made. Returns the rows acknowledged before that."""
+async def _insist(play: Play, patience: float, request: UUID | None, *, alone: bool = True) -> frozenset[int] | None:
+    """A client that starts again, in a new process, until the clone is made. Returns the rows acknowledged before that; None
+    if it is not ``alone``, and the clone was made for another request."""
     world, chance = play.world, play.chance
     await asyncio.sleep(patience)
     must_have = play.ledger.acknowledged
@@ -73,13 +76,42 @@ async def _insist(play: Play, patience: float, request: UUID | None) -> frozense
             try:
                 await process.run(_make(process, request))
             except NotThisClone as refusal:
-                # Without an id, a client that did not hear of its success cannot be told that this clone is its own.
-                if request is not None or "a finished clone" not in refusal.message:
+                if not alone:
+                    return None
+                # Without an id, a client that did not hear of its success cannot be told that this clone is its own, nor can
+                # one that began at the same time as another and has looked at another state.
+                if request is not None or not any(reason in refusal.message for reason in UNKNOWN):
                     raise AssertionError(f"a request does not know its own clone again: {refusal.message}") from refusal
             return must_have
         # Sometimes so long that what the parent kept for the first attempt has expired.
         await asyncio.sleep(chance.choice([0.1, 5.0, 400.0]))
     raise AssertionError("the clone cannot be made, in calm weather")
+
+
+async def rivals(world: World) -> Play:
+    """Two clients want a clone at the same path, each for a request of its own. One of them is given the clone, with all
+    that was acknowledged before it began; the other one is refused, however often either of them crashes."""
+    play, chance = Play(world), world.chance
+    options = drawn_options(chance)
+    await leave_a_log(play, options)
+    writer = world.process("writer")
+
+    async def write() -> None:
+        session = await play.open(writer, options)
+        await clients(session, 2, 5, Habits(pace=0.5, waits=0.8))
+
+    writing = asyncio.ensure_future(play.in_process(writer, write()))
+    pauses = [0.0, chance.choice([0.0, 0.05, chance.uniform(0, 3)])]
+    requests = [REQUEST, STRANGER]
+    given = await asyncio.gather(*map(partial(_insist, play, alone=False), pauses, requests))
+    await writing
+    winners = [
+        (request, must_have) for request, must_have in zip(requests, given, strict=True) if must_have is not None
+    ]
+    assert len(winners) == 1, f"of two requests {len(winners)} were given the clone"
+    request, must_have = winners[0]
+    await check_clone(play, must_have, request)
+    return await play.finish(options)
 
 
 async def _make(process: Process, request: UUID | None = None) -> None:
@@ -120,7 +152,7 @@ async def _check_known_again(process: Process, request: UUID | None) -> None:
     before = (await clone_of(process).manifests.read_latest()).id
     if request is not None:
         await _make(process, request)
-    for other in (None, STRANGER):
+    for other in (None, STRANGER if request != STRANGER else REQUEST):
         try:
             await _make(process, other)
         except NotThisClone:

@@ -9,7 +9,7 @@ from tests.simulation.network import Moment
 from tests.simulation.play import Play
 from tests.simulation.scenes.backlogs import backlogs
 from tests.simulation.scenes.bank import bank
-from tests.simulation.scenes.clones import CrashedClone, clones, crashed_clones
+from tests.simulation.scenes.clones import CrashedClone, clones, crashed_clones, rivals
 from tests.simulation.scenes.closes import closes
 from tests.simulation.scenes.compactions import compactions
 from tests.simulation.scenes.crashes import Crash, crashes
@@ -50,6 +50,7 @@ SCENES: dict[str, tuple[Scene, int]] = {
         (compactions, 16),
         (backlogs, 12),
         (clones, 30),
+        (rivals, 30),
         (destroys, 80),
         (deletions, 100),
         (evictions, 100),

@@ -151,19 +151,17 @@ def test_a_clone_that_names_its_parents_no_more_is_not_known_again() -> None:
 
 @pytest.mark.parametrize("step", ["_keep", "_copy_log"])
 def test_what_is_begun_is_finished_and_belongs_to_the_request_that_began_it(
-    step: str, monkeypatch: pytest.MonkeyPatch
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(runtime: SimulatedRuntime) -> None:
-        for id in (None, FIRST, SECOND):
-            db = await parent(runtime)
+        for id in (None, FIRST):
+            db = await begun_by_the_first(runtime, step, monkeypatch)
             clone = beside(db, "clone")
-            with monkeypatch.context() as patch:
-                patch.setattr(cloning, step, stopped)
-                with pytest.raises(StoreUnavailable):
-                    await create_clone(clone.files, PARENT, id=FIRST)
             await db.flush({b"a": b"later"})
+            caplog.clear()
             made = await create_clone(clone.files, PARENT, id=id)
             assert (await clone.values())[b"a"] == b"1"
+            assert ("the state of that time" in caplog.text) == (id is None), "a client without an id is told"
             assert await create_clone(clone.files, PARENT, id=FIRST) == made
             kept = [each.final_checkpoint_id for each in made.value.external_dbs]
             held = (await db.manifest()).checkpoints
@@ -172,30 +170,126 @@ def test_what_is_begun_is_finished_and_belongs_to_the_request_that_began_it(
     simulate(scenario, 1)
 
 
-@pytest.mark.parametrize("overtaking", [SECOND, None, FIRST])
-def test_of_two_different_requests_at_once_one_is_given_the_clone(
-    overtaking: UUID | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second one makes the clone while the first one has but looked at its parent."""
-    first_manifest = cloning._first_manifest
+async def begun_by_the_first(runtime: SimulatedRuntime, step: str, monkeypatch: pytest.MonkeyPatch) -> Database:
+    db = await parent(runtime)
+    with monkeypatch.context() as patch:
+        patch.setattr(cloning, step, stopped)
+        with pytest.raises(StoreUnavailable):
+            await create_clone(files_beside(db, "clone"), PARENT, id=FIRST)
+    return db
+
+
+@pytest.mark.parametrize("step", ["_keep", "_copy_log"])
+@pytest.mark.parametrize("pause", [0, 6000])
+def test_what_another_request_has_begun_is_refused(step: str, pause: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows an older state, or the clone of now belongs to two requests."""
 
     async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await begun_by_the_first(runtime, step, monkeypatch)
+        clone = beside(db, "clone")
+        begun = await clone.manifest()
+        await db.flush({b"a": b"later"})
+        await runtime.sleep(pause)
+        with pytest.raises(NotThisClone, match="is begun for another request"):
+            await create_clone(clone.files, PARENT, id=SECOND)
+        assert await clone.manifest() == begun
+        await create_clone(clone.files, PARENT, id=FIRST)
+
+    simulate(scenario, 1)
+
+
+def test_what_is_begun_from_the_same_checkpoint_is_finished_for_another_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
         db = await parent(runtime)
+        await create_checkpoint(db.files, CheckpointOptions(id=A))
+        clone, sources = beside(db, "clone"), [CloneSource("parent", A)]
+        with monkeypatch.context() as patch:
+            patch.setattr(cloning, "_copy_log", stopped)
+            with pytest.raises(StoreUnavailable):
+                await create_clone(clone.files, sources, id=FIRST)
+        await db.flush({b"a": b"later"})
+        await create_clone(clone.files, sources, id=SECOND)
+        assert (await clone.values())[b"a"] == b"1"
 
-        async def overtaken(files: DatabaseFiles, request: CloneRequest) -> Manifest:
-            found = await first_manifest(files, request)
-            monkeypatch.setattr(cloning, "_first_manifest", first_manifest)
-            await db.flush({b"a": b"later"})
-            await create_clone(files_beside(db, "clone"), PARENT, id=overtaking)
-            return found
+    simulate(scenario, 1)
 
-        monkeypatch.setattr(cloning, "_first_manifest", overtaken)
-        if overtaking == FIRST:
-            await create_clone(files_beside(db, "clone"), PARENT, id=FIRST)
+
+def overtaken_by(
+    monkeypatch: pytest.MonkeyPatch, db: Database, sources: list[CloneSource], keys: KeyRange, id: UUID | None
+) -> None:
+    """Another client makes its clone after the first one has looked at its parent, and before it has named its clone."""
+    first_manifest = cloning._first_manifest
+
+    async def overtaken(files: DatabaseFiles, request: CloneRequest) -> Manifest:
+        found = await first_manifest(files, request)
+        monkeypatch.setattr(cloning, "_first_manifest", first_manifest)
+        await create_clone(files_beside(db, "clone"), sources, keys, id=id)
+        return found
+
+    monkeypatch.setattr(cloning, "_first_manifest", overtaken)
+
+
+@pytest.mark.parametrize("id", [FIRST, None])
+@pytest.mark.parametrize("overtaking", [SECOND, None, FIRST])
+@pytest.mark.parametrize(
+    ("sources", "keys"),
+    [(PARENT, BELOW_C), ([CloneSource("parent", A)], KeyRange()), ([CloneSource("parent", A)], BELOW_C)],
+)
+def test_of_two_different_requests_at_once_one_is_given_the_clone(
+    sources: list[CloneSource],
+    keys: KeyRange,
+    overtaking: UUID | None,
+    id: UUID | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        await create_checkpoint(db.files, CheckpointOptions(id=A))
+        await db.flush({b"a": b"later"})
+        overtaken_by(monkeypatch, db, sources, keys, overtaking)
+        with pytest.raises(NotThisClone, match="for another request"):
+            await create_clone(files_beside(db, "clone"), PARENT, id=id)
+        values = await beside(db, "clone").values()
+        assert values[b"a"] == (b"later" if sources == PARENT else b"1")
+        assert (b"c" in values) == (keys == KeyRange())
+
+    simulate(scenario, 1)
+
+
+@pytest.mark.parametrize("id", [FIRST, None])
+def test_of_two_clients_with_one_request_both_are_given_the_clone(
+    id: UUID | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await parent(runtime)
+        overtaken_by(monkeypatch, db, PARENT, KeyRange(), id)
+        made = await create_clone(files_beside(db, "clone"), PARENT, id=id)
+        assert made.value.initialized
+        assert await beside(db, "clone").values() == await db.values()
+
+    simulate(scenario, 1)
+
+
+@pytest.mark.parametrize(("overtaking", "given"), [(FIRST, True), (SECOND, False), (None, False)])
+def test_a_clone_that_another_client_begins_again_is_its_own(
+    overtaking: UUID | None, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first attempt began with has expired."""
+
+    async def scenario(runtime: SimulatedRuntime) -> None:
+        db = await begun_by_the_first(runtime, "_keep", monkeypatch)
+        await runtime.sleep(6000)
+        # The id of the clone that stands there is another one at the moment of the commit.
+        monkeypatch.setattr(cloning, "_check_begun", lambda *arguments: None)
+        overtaken_by(monkeypatch, db, PARENT, BELOW_C if overtaking != FIRST else KeyRange(), overtaking)
+        clone = beside(db, "clone")
+        if given:
+            assert (await create_clone(clone.files, PARENT, id=FIRST)).value.initialized
         else:
             with pytest.raises(NotThisClone, match="for another request"):
-                await create_clone(files_beside(db, "clone"), PARENT, id=FIRST)
-        assert (await beside(db, "clone").values())[b"a"] == b"later"
+                await create_clone(clone.files, PARENT, id=FIRST)
 
     simulate(scenario, 1)
 
