@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections import Counter
 
 from pyspark.sql import SparkSession
@@ -138,4 +137,4 @@ JOB = Job(
 )
 
 if __name__ == "__main__":
-    sys.exit(JOB.main())
+    JOB.run()

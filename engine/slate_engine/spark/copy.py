@@ -8,7 +8,6 @@ same job: it copies only what is missing.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -131,4 +130,4 @@ async def _copy(source: Location, target: Location, checkpoint: str, carriers: C
 JOB = Job("slate_engine.spark.copy", "Copy a database to another place, so that they share nothing.", SETTINGS, work)
 
 if __name__ == "__main__":
-    sys.exit(JOB.main())
+    JOB.run()

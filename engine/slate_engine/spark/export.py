@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -88,4 +86,4 @@ def _bytes(frame: DataFrame) -> Column:
 JOB = Job("slate_engine.spark.export", "Export a state of a database to a table.", SETTINGS, work)
 
 if __name__ == "__main__":
-    sys.exit(JOB.main())
+    JOB.run()

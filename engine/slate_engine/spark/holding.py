@@ -10,6 +10,7 @@ planned, for the name of one may pass to another. What a driver that was killed 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -142,7 +143,8 @@ class Keeper:
     def close(self) -> None:
         """The application ends. Closing twice is closing once."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the keeper ends by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(PATIENCE)
 
     # --- in the keeper's thread ----------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import logging
 import os
@@ -10,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -42,6 +45,16 @@ class Job:
     @property
     def name(self) -> str:
         return self.program.rpartition(".")[2]
+
+    def run(self) -> NoReturn:
+        """The whole process. It ends without taking the interpreter down: a thread of the storage library that still needs
+        it would abort the process, and Spark would do finished work again."""
+        code = self.main()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """0 if it was done; 1 if not, with the reason as one line."""

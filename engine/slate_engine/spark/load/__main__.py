@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
@@ -52,4 +50,4 @@ def _renamed(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
 JOB = Job("slate_engine.spark.load", "Load a table into a database, all rows or none.", SETTINGS, work)
 
 if __name__ == "__main__":
-    sys.exit(JOB.main())
+    JOB.run()
