@@ -16,6 +16,7 @@ from slate_engine.cli.text import plural, show_instant, show_time
 
 if TYPE_CHECKING:
     from slate_engine.lsm.reading import DatabaseFiles
+    from slate_engine.state.manifest import Manifest
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -75,19 +76,29 @@ async def _destroy_softly(session: Session, yes: bool) -> None:
 
 async def _destroy_hard(session: Session, yes: bool) -> None:
     from slate_engine.admin.destroying import destroy_hard, listed
+    from slate_engine.admin.parents import newest_or_none
     from slate_engine.admin.signs import signs_of_life
+    from slate_engine.state.tombstone import life_of
 
     files = session.files()
-    await _check_deletable(files)
+    newest = await newest_or_none(files.manifests)
+    if newest is not None:
+        _check_deletable(newest.value, files)
     objects = await listed(files)
     count = len(objects)
     signs = await signs_of_life(files, objects)
     in_use = "".join(f"\n  - {sign}" for sign in signs)
-    in_use = in_use and f"\nProcesses seem to use it. They will be shut out, and end:{in_use}"
-    if yes and in_use:
-        typer.echo(f"{session.name} will be deleted for good.{in_use}", err=True)
+    warnings = in_use and f"\nProcesses seem to use it. They will be shut out, and end:{in_use}"
+    seen = newest is not None and newest.value.wal_id_last_seen and life_of(newest.value) in ("alive", "destroyed")
+    if seen and not any(meta.key.startswith(files.paths.wal_directory + "/") for meta in objects):
+        warnings += (
+            "\nNo WAL file is in this store. If the WAL is in another store, give --wal-store: what stays there comes back "
+            "in the next database at this path."
+        )
+    if yes and warnings:
+        typer.echo(f"{session.name} will be deleted for good.{warnings}", err=True)
     session.confirm(
-        f"{session.name} will be deleted for good: {plural(count, 'object')}. There is no way back.{in_use}",
+        f"{session.name} will be deleted for good: {plural(count, 'object')}. There is no way back.{warnings}",
         yes=yes,
         type_this=files.paths.root or "the root",
     )
@@ -106,16 +117,13 @@ async def _destroy_hard(session: Session, yes: bool) -> None:
     )
 
 
-async def _check_deletable(files: DatabaseFiles) -> None:
-    """Before anybody is asked: the deletion itself decides again."""
-    from slate_engine.admin.parents import newest_or_none
+def _check_deletable(newest: Manifest, files: DatabaseFiles) -> None:
+    """Before the user is asked: the deletion itself decides again."""
     from slate_engine.state.destroy import InvalidDeletion, active_checkpoints
 
-    newest = await newest_or_none(files.manifests)
-    if newest is not None:
-        active = active_checkpoints(newest.value, now_ms=files.runtime.now_ms())
-        if active:
-            raise InvalidDeletion(active)
+    active = active_checkpoints(newest, now_ms=files.runtime.now_ms())
+    if active:
+        raise InvalidDeletion(active)
 
 
 def undelete(context: typer.Context) -> None:

@@ -14,6 +14,7 @@ from slate_engine.cli.text import plural, show_dollars, show_size
 from slate_engine.state.manifest import Checkpoint
 
 MOST_LEVELS, MOST_CHECKPOINTS, KEY_WIDTH = 24, 20, 24
+NO_LOG = "no WAL file in this store; if the WAL is in another one, give --wal-store"
 _COLOURS = {"alive": "green", "under construction": "yellow", "destroyed": "red", "being deleted": "red"}
 
 
@@ -70,7 +71,7 @@ def _backlog(log: dict[str, Any]) -> str:
     if log["trouble"]:
         return str(log["trouble"])
     if not log["files"]:
-        return "nothing to replay"
+        return "nothing to replay" if log["stored_files"] else NO_LOG
     size = show_size(log["size_bytes"])
     return f"{plural(log['files'], 'WAL file')} to replay, {size}, after number {log['replay_after_wal_id']}"
 

@@ -164,7 +164,12 @@ async def _stored(files: DatabaseFiles, manifest: Manifest) -> tuple[dict[str, i
     folders = (paths.manifest, paths.compactions, paths.compacted_directory, paths.under("gc"))
     listings = [(files.store, folder + "/") for folder in folders] + [(files.log_store, log_folder)]
     stored = {"objects": 0, "size_bytes": 0}
-    log: dict[str, Any] = {"replay_after_wal_id": manifest.replay_after_wal_id, "files": 0, "size_bytes": 0}
+    log: dict[str, Any] = {
+        "replay_after_wal_id": manifest.replay_after_wal_id,
+        "files": 0,
+        "size_bytes": 0,
+        "stored_files": 0,
+    }
     missing = set(manifest.needed_wal_ids)
     for store, under in listings:
         async for page in store.list(under):
@@ -172,7 +177,10 @@ async def _stored(files: DatabaseFiles, manifest: Manifest) -> tuple[dict[str, i
                 stored["objects"] += 1
                 stored["size_bytes"] += meta.size
                 stem = meta.key.removeprefix(log_folder).removesuffix(".sst")
-                if meta.key.startswith(log_folder) and stem.isdecimal() and int(stem) > manifest.replay_after_wal_id:
+                if not (meta.key.startswith(log_folder) and stem.isdecimal()):
+                    continue
+                log["stored_files"] += 1
+                if int(stem) > manifest.replay_after_wal_id:
                     log["files"] += 1
                     log["size_bytes"] += meta.size
                     missing.discard(int(stem))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slate_engine.cli import session as sessions
 from tests.unit.cli.conftest import Slate, done, facts
 
 ELSEWHERE = "probably in another store"
@@ -69,3 +70,28 @@ def test_one_file_that_is_lost_is_named(without_wal: Slate, tmp_path: Path) -> N
         assert result.exit_code == 4, result.output
         assert f"{first:020d}.sst" in result.output
     assert f"wal file {first}" in done(without_wal("status")).stdout
+
+
+def test_destroying_without_the_wal_store_is_warned_of(
+    without_wal: Slate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "at_a_terminal", lambda: True)
+    whole = ("--wal-store", f"file://{tmp_path}/log")
+    (kept,) = facts(without_wal(*whole, "--output", "json", "list-checkpoints"))
+    done(without_wal(*whole, "delete-checkpoint", "--id", kept["id"]))
+    for words, warned in (((), True), (whole, False)):
+        asked = without_wal(*words, "destroy", "--hard", input="no\n")
+        assert ("No WAL file is in this store" in asked.stderr) == warned, asked.output
+    done(without_wal(*whole, "destroy", "--hard", "--yes"))
+    assert [path for path in (tmp_path / "log").rglob("*") if path.is_file()] == []
+
+
+def test_status_does_not_call_a_log_empty_that_it_does_not_see(slate: Slate, tmp_path: Path) -> None:
+    """The manifest of a database that was never flushed needs no WAL file."""
+    (tmp_path / "rows.jsonl").write_text('{"key": "a", "value": "1"}')
+    done(slate("import", str(tmp_path / "rows.jsonl")))
+    assert facts(slate("--output", "json", "status"))["wal"]["stored_files"] > 0
+    (tmp_path / "store" / "db" / "wal").rename(tmp_path / "wal")
+    found = facts(slate("--output", "json", "status"))["wal"]
+    assert (found["files"], found["stored_files"], found["trouble"]) == (0, 0, None)
+    assert "no WAL file in this store; if the WAL is in another one, give --wal-store" in done(slate("status")).stdout
